@@ -1,0 +1,1 @@
+"""The words that both planes share: plain frozen values, no behaviour."""

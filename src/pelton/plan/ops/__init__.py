@@ -1,0 +1,33 @@
+"""The vocabulary of plans. One file per op: signature, shapes, formula, cost, source."""
+
+from pelton.plan.ops.activation import activation
+from pelton.plan.ops.add import add
+from pelton.plan.ops.attention import attention
+from pelton.plan.ops.embedding import embedding
+from pelton.plan.ops.gated import gated
+from pelton.plan.ops.heads import heads
+from pelton.plan.ops.layer_norm import layer_norm
+from pelton.plan.ops.linear import linear
+from pelton.plan.ops.rms_norm import rms_norm
+from pelton.plan.ops.rotary import rotary
+from pelton.plan.ops.scale import scale
+from pelton.plan.ops.select_rows import select_rows
+from pelton.plan.ops.softcap import softcap
+from pelton.plan.ops.split import split
+
+__all__ = [
+    "activation",
+    "add",
+    "attention",
+    "embedding",
+    "gated",
+    "heads",
+    "layer_norm",
+    "linear",
+    "rms_norm",
+    "rotary",
+    "scale",
+    "select_rows",
+    "softcap",
+    "split",
+]

@@ -93,7 +93,7 @@ class Executable(ABC):
 
     @abstractmethod
     def bind_kv(self, memory: Bytes, num_blocks: int) -> None:
-        """Use `memory` (at least num_blocks * kv_bytes_per_block bytes, 64-byte aligned) as the cache. Once, before run."""
+        """Use `memory` (num_blocks * kv_bytes_per_block bytes or more, 64-byte aligned) as the cache. Once, first."""
 
     @abstractmethod
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:

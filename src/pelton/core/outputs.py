@@ -1,0 +1,50 @@
+"""What the engine tells about a request while it runs, and about itself."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from pelton.core.step import RequestId, TokenLogprobs
+
+FinishReason = Literal["stop", "length", "abort", "error"]
+
+
+class Timings(msgspec.Struct, frozen=True, kw_only=True):
+    """When things happened to a request, in seconds of the engine's monotonic clock; 0 where it has not."""
+
+    arrival_s: float = 0.0
+    first_scheduled_s: float = 0.0
+    first_token_s: float = 0.0
+    last_token_s: float = 0.0
+
+
+class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """Tokens that are new since the last output of this request. Exactly one output has a `finish_reason`, the last."""
+
+    request_id: RequestId
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()  # one per token, if asked for
+    finish_reason: FinishReason | None = None
+    stop_token_id: int | None = None  # the end-of-sequence or stop token that ended it; it is the last of token_ids
+    error: str | None = None  # with finish_reason "error": one sentence for the client
+    num_cached_tokens: int = 0
+    timings: Timings = Timings()
+
+
+class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
+    """Gauges of this moment and counters since the engine started."""
+
+    num_running: int = 0
+    num_waiting: int = 0
+    num_blocks: int = 0
+    num_free_blocks: int = 0
+    num_steps: int = 0
+    num_preemptions: int = 0
+    num_prompt_tokens: int = 0  # prompt tokens computed
+    num_generation_tokens: int = 0
+    num_prefix_queries: int = 0  # tokens looked up in the prefix cache, and found there
+    num_prefix_hits: int = 0
+    last_step_s: float = 0.0  # duration of the last step
+    is_busy: bool = False  # there is work; then steps must make progress

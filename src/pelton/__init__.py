@@ -1,0 +1,3 @@
+"""Pelton, an LLM inference engine."""
+
+__version__ = "0.1.0"

@@ -47,7 +47,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class WeightMap:
-    """All rows of a model. `dropped` maps a tensor name pattern (with "{i}") to why it is not needed."""
+    """All rows of a model. `dropped` maps a tensor name pattern (with "{i}") to why it is not needed.
+
+    `prefixes` lists other spellings of Hugging Face names: (prefix in the file, prefix in the rows). A pair is used for
+    the whole file if no tensor matches a row otherwise.
+    """
 
     rows: tuple[Row, ...]
     dropped: tuple[tuple[str, str], ...] = ()
+    prefixes: tuple[tuple[str, str], ...] = ()

@@ -1,0 +1,52 @@
+"""Every architecture gives the logits that transformers gives, whole and in chunks, on every backend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from pelton.backends.executable import Backend, Executable, Limits
+from pelton.backends.reference import ReferenceBackend
+from pelton.checkpoint import open_checkpoint
+from pelton.loading import load_model
+
+from tests.models.architectures import CASES, make_model
+from tests.models.stepping import bind_memory, logits_of
+
+PROMPT = [int(x) for x in np.random.default_rng(7).integers(3, 97, 45)]  # longer than any window
+LIMITS = Limits(
+    max_num_batched_tokens=64,
+    max_num_requests=4,
+    max_num_logits_rows=64,
+    block_size=32,
+    max_blocks_per_request=2,
+    num_threads=1,
+    exact=True,
+)
+
+pytestmark = pytest.mark.cpu
+
+
+def load(path: Path, backend: Backend) -> Executable:
+    executable = load_model(open_checkpoint(path), backend, LIMITS, max_model_len=len(PROMPT)).executable
+    executable.test_memory = bind_memory(executable, 4)  # type: ignore[attr-defined]
+    return executable
+
+
+def expected_logits(model: torch.nn.Module) -> np.ndarray:
+    with torch.no_grad():
+        return model(torch.tensor([PROMPT])).logits[0].numpy()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_reference_backend_agrees_with_transformers(name: str, tmp_path: Path) -> None:
+    expected_TV = expected_logits(make_model(name, tmp_path))
+    executable = load(tmp_path, ReferenceBackend("float32"))
+    actual_TV = logits_of(executable, PROMPT, [2, 1], chunk=64, max_blocks=2)
+    spread = float(expected_TV.std())
+    np.testing.assert_allclose(actual_TV, expected_TV, rtol=0, atol=2e-4 * spread)
+    # In chunks the same cache is read back: nothing but rounding may change.
+    chunked_TV = logits_of(executable, PROMPT, [0, 3], chunk=7, max_blocks=2)
+    np.testing.assert_allclose(chunked_TV, actual_TV, rtol=0, atol=2e-5 * spread)

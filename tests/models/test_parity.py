@@ -11,9 +11,11 @@ from pelton.backends.executable import Backend, Executable, Limits
 from pelton.backends.reference import ReferenceBackend
 from pelton.checkpoint import open_checkpoint
 from pelton.loading import load_model
+from pelton.runner.direct_step import logits_of
+from pelton.runner.kv_pool import KvPool
 
 from tests.models.architectures import CASES, make_model
-from tests.models.stepping import bind_memory, logits_of
+
 
 PROMPT = [int(x) for x in np.random.default_rng(7).integers(3, 97, 45)]  # longer than any window
 LIMITS = Limits(

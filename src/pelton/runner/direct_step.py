@@ -1,13 +1,16 @@
-"""Runs token ids through an executable step by step, without an engine: for tests that compare logits."""
+"""Steps made by hand: token ids through an executable without an engine, for measurements and tests of logits.
+
+Letters: T tokens of the step, S rows whose logits are wanted (here all of them), M blocks per request, V vocabulary.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from pelton.backends.executable import Executable, SamplingInputs, StepInputs
+from pelton.backends.executable import Executable, Float32, Int32, SamplingInputs, StepInputs
 
 
-def greedy_inputs(num_rows: int, positions: np.ndarray) -> SamplingInputs:
+def greedy_inputs(num_rows: int, position_S: Int32) -> SamplingInputs:
     """Greedy sampling for every row, nothing else asked."""
     zeros, no_ids = np.zeros(num_rows, np.float32), np.zeros(0, np.int32)
     starts = np.zeros(num_rows + 1, np.int32)
@@ -20,7 +23,7 @@ def greedy_inputs(num_rows: int, positions: np.ndarray) -> SamplingInputs:
         frequency_S=zeros,
         repetition_S=np.ones(num_rows, np.float32),
         seed_S=np.zeros(num_rows, np.uint64),
-        position_S=positions.astype(np.int64),
+        position_S=position_S.astype(np.int64),
         num_logprobs_S=np.full(num_rows, -1, np.int32),
         history_ids=no_ids,
         history_start_S1=starts,
@@ -29,16 +32,6 @@ def greedy_inputs(num_rows: int, positions: np.ndarray) -> SamplingInputs:
         bias_values=np.zeros(0, np.float32),
         bias_start_S1=starts,
     )
-
-
-def bind_memory(executable: Executable, num_blocks: int) -> np.ndarray:
-    """Give the executable a cache of its own. The caller keeps the array alive."""
-    size = num_blocks * executable.kv_bytes_per_block
-    raw = np.zeros(size + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    memory = raw[start : start + size]
-    executable.bind_kv(memory, num_blocks)
-    return memory
 
 
 def step_of(requests: list[tuple[list[int], int, list[int]]], max_blocks: int) -> StepInputs:
@@ -61,9 +54,9 @@ def step_of(requests: list[tuple[list[int], int, list[int]]], max_blocks: int) -
     )
 
 
-def logits_of(executable: Executable, ids: list[int], blocks: list[int], *, chunk: int, max_blocks: int) -> np.ndarray:
+def logits_of(executable: Executable, ids: list[int], blocks: list[int], *, chunk: int, max_blocks: int) -> Float32:
     """Logits [len(ids), V] of a request that is computed `chunk` tokens a step."""
-    pieces: list[np.ndarray] = []
+    pieces: list[Float32] = []
     for start in range(0, len(ids), chunk):
         step = step_of([(ids[start : start + chunk], start, blocks)], max_blocks)
         logits_SV = executable.run(step, want_logits=True).logits_SV

@@ -1,0 +1,1 @@
+"""Measurements: how fast, and how true to the reference."""

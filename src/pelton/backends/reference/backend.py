@@ -1,0 +1,126 @@
+"""Runs a plan node by node in numpy: the definition of what every other backend computes, and their oracle.
+
+Slow and plain on purpose. Values live until their last use. Weights are dequantized to dense arrays, so a model needs
+four bytes per weight in float32. The order of sums is numpy's: rounding may depend on the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Literal, final
+
+import numpy as np
+
+from pelton.backends.executable import Backend, Bytes, Executable, Limits, StepInputs, StepResult
+from pelton.backends.reference import elementwise, linear, norm, rotary, shape
+from pelton.backends.reference.array import Array
+from pelton.backends.reference.attention import StepContext, attention, select_rows
+from pelton.backends.reference.dense import DenseWeights
+from pelton.backends.reference.kv_cache import KVCache, cached_layers
+from pelton.backends.reference.sampling import sample
+from pelton.backends.reference.step_check import check_step
+from pelton.checkpoint.weight import Weight
+from pelton.errors import BackendError, nearest
+from pelton.plan import Node, Plan
+
+Definition = Callable[..., Any]
+
+DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
+    {
+        "activation": elementwise.activation,
+        "add": elementwise.add,
+        "embedding": linear.embedding,
+        "gated": elementwise.gated,
+        "heads": shape.heads,
+        "layer_norm": norm.layer_norm,
+        "linear": linear.linear,
+        "rms_norm": norm.rms_norm,
+        "rotary": rotary.rotary,
+        "scale": elementwise.scale,
+        "softcap": elementwise.softcap,
+        "split": shape.split,
+    }
+)
+# These also get the step: they look at the cache, or at which rows want logits.
+STEP_DEFINITIONS: Mapping[str, Definition] = MappingProxyType({"attention": attention, "select_rows": select_rows})
+
+
+@final
+class ReferenceBackend(Backend):
+    """numpy, in float32 or float64."""
+
+    name = "reference"
+
+    def __init__(self, dtype: Literal["float32", "float64"] = "float32") -> None:
+        self.dtype: np.dtype[np.floating[Any]] = np.dtype(dtype)
+
+    def compile(self, plan: Plan, weights: Mapping[str, Weight], limits: Limits) -> ReferenceExecutable:
+        """Check that every op is defined and every weight is there."""
+        known = [*DEFINITIONS, *STEP_DEFINITIONS]
+        for node in plan.nodes:
+            if node.op not in known:
+                raise BackendError(f"reference: op {node.op!r} is not defined. {nearest(node.op, known)}")
+        for name, ref in plan.weights().items():
+            if name not in weights:
+                raise BackendError(f"reference: the plan reads weight {name!r}, which is not among those loaded.")
+            if weights[name].shape != ref.shape:
+                raise BackendError(f"reference: weight {name!r} has shape {weights[name].shape}, the plan says {ref}.")
+        return ReferenceExecutable(plan, DenseWeights(weights, self.dtype), limits)
+
+
+@final
+class ReferenceExecutable(Executable):
+    """A plan that numpy runs."""
+
+    def __init__(self, plan: Plan, weights: DenseWeights, limits: Limits) -> None:
+        self._plan = plan
+        self._weights = weights
+        self._limits = limits
+        self._cache = KVCache(cached_layers(plan), limits.block_size, weights.dtype)
+        self._num_blocks = 0
+        self._last_use = {value.id: i for i, node in enumerate(plan.nodes) for value in node.inputs}
+
+    @property
+    def kv_bytes_per_block(self) -> int:
+        return self._cache.bytes_per_block
+
+    def bind_kv(self, memory: Bytes, num_blocks: int) -> None:
+        """Lay the cache out in `memory`."""
+        self._cache.bind(memory, num_blocks)
+        self._num_blocks = num_blocks
+
+    def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
+        """Compute one step and sample."""
+        check_step(inputs, self._limits, self._num_blocks)
+        logits_SV = self.compute(inputs).astype(np.float32)
+        return sample(logits_SV, inputs.sampling, want_logits=want_logits)
+
+    def compute(self, inputs: StepInputs) -> Array:
+        """The plan's output in the dtype of the program, without sampling."""
+        context = StepContext(inputs, self._cache)
+        token_ids, positions = self._plan.inputs
+        values: dict[int, Any] = {token_ids.id: inputs.token_ids_T, positions.id: inputs.positions_T}
+        for i, node in enumerate(self._plan.nodes):
+            outputs = self._apply(node, values, context)
+            values.update((value.id, array) for value, array in zip(node.outputs, outputs, strict=True))
+            for value in node.inputs:
+                if self._last_use[value.id] == i and value != self._plan.output:
+                    values.pop(value.id, None)
+        output: Array = values[self._plan.output.id]
+        return output
+
+    def _apply(self, node: Node, values: Mapping[int, Any], context: StepContext) -> tuple[Array, ...]:
+        operands = [values[value.id] for value in node.inputs]
+        operands += [None if ref is None else self._weights[ref.name] for ref in node.weights]
+        attributes: dict[str, Any] = dict(node.attributes)
+        if node.op in STEP_DEFINITIONS:
+            result = STEP_DEFINITIONS[node.op](context, *operands, **attributes)
+        else:
+            result = DEFINITIONS[node.op](*operands, **attributes)
+        return result if isinstance(result, tuple) else (result,)
+
+    def explain(self) -> list[tuple[str, str, str]]:
+        """One line per op: numpy runs them all."""
+        kernel = f"numpy {self._weights.dtype}"
+        return [(op, kernel, "the definition of the op") for op in dict.fromkeys(node.op for node in self._plan.nodes)]

@@ -1,0 +1,41 @@
+"""Weights as dense arrays, dequantized when first used and kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pelton.backends.reference.array import Array
+from pelton.checkpoint.weight import Tensor, Weight
+from pelton.errors import BackendError
+
+
+def dequantize(tensor: Tensor) -> Array:
+    """The numbers of a tensor in float32."""
+    payload = np.ascontiguousarray(tensor.payload)
+    if tensor.scheme == "F32":
+        return payload.view(np.float32).reshape(tensor.shape)
+    if tensor.scheme == "F16":
+        return payload.view(np.float16).astype(np.float32).reshape(tensor.shape)
+    if tensor.scheme == "BF16":
+        return (payload.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(tensor.shape)
+    raise BackendError(f"{tensor.name}: the reference backend cannot read scheme {tensor.scheme} yet.")
+
+
+@dataclass(slots=True)
+class DenseWeights:
+    """Weights by plan name. A weight costs its dense size in memory from its first use on."""
+
+    weights: Mapping[str, Weight]
+    dtype: np.dtype[np.floating[Any]]
+    _dense: dict[str, Array] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Array:
+        """The dense array of the weight called `name`."""
+        if name not in self._dense:
+            parts = [dequantize(part).astype(self.dtype, copy=False) for part in self.weights[name].parts]
+            self._dense[name] = parts[0] if len(parts) == 1 else np.concatenate(parts)
+        return self._dense[name]

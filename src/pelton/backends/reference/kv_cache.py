@@ -1,0 +1,86 @@
+"""Keys and values of all layers in blocks: per layer two arrays [num_blocks, block_size, K, D] in one memory.
+
+A token at position p of a request lives in slot p % block_size of block block_table[p // block_size]. Slots are read
+only after they were written, so the memory need not be cleared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pelton.backends.executable import Bytes
+from pelton.backends.reference.array import Array, Int32
+from pelton.errors import BackendError
+from pelton.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class LayerShape:
+    """Sizes of what one layer caches per token."""
+
+    layer: int
+    num_kv_heads: int
+    key_dim: int
+    value_dim: int
+
+
+def cached_layers(plan: Plan) -> tuple[LayerShape, ...]:
+    """The layers that `plan` caches, in plan order. Raises BackendError if two nodes write the same layer."""
+    layers = []
+    for node in plan.nodes:
+        if node.op == "attention":
+            _, k_TKD, v_TKD = node.inputs
+            layer = node.attribute("layer")
+            assert isinstance(layer, int), f"attention: layer {layer!r} is no number"
+            layers.append(LayerShape(layer, int(k_TKD.shape[1]), int(k_TKD.shape[2]), int(v_TKD.shape[2])))
+    if len({shape.layer for shape in layers}) != len(layers):
+        raise BackendError("attention: two nodes of the plan write the cache of the same layer. Number each its own.")
+    return tuple(layers)
+
+
+@dataclass(slots=True)
+class KVCache:
+    """The cache of one executable."""
+
+    layers: tuple[LayerShape, ...]
+    block_size: int
+    dtype: np.dtype[np.floating]
+    _arrays: dict[int, tuple[Array, Array]] = field(default_factory=dict)
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes of one block over all layers."""
+        values = sum(shape.num_kv_heads * (shape.key_dim + shape.value_dim) for shape in self.layers)
+        return values * self.block_size * self.dtype.itemsize
+
+    def bind(self, memory: Bytes, num_blocks: int) -> None:
+        """Lay the arrays of all layers out in `memory`."""
+        assert not self._arrays, "bind_kv: the cache has its memory already"
+        need = num_blocks * self.bytes_per_block
+        assert memory.nbytes >= need, f"bind_kv: {memory.nbytes} bytes given, {num_blocks} blocks need {need}"
+        flat = memory[:need].view(self.dtype)
+        start = 0
+        for shape in self.layers:
+            arrays = []
+            for dim in (shape.key_dim, shape.value_dim):
+                sizes = (num_blocks, self.block_size, shape.num_kv_heads, dim)
+                arrays.append(flat[start : start + int(np.prod(sizes))].reshape(sizes))
+                start += int(np.prod(sizes))
+            self._arrays[shape.layer] = (arrays[0], arrays[1])
+
+    def write(self, layer: int, block_table_M: Int32, positions_N: Int32, k_NKD: Array, v_NKD: Array) -> None:
+        """Put the keys and values of the tokens at `positions_N` into their slots."""
+        k_BPKD, v_BPKD = self._arrays[layer]
+        blocks_N, slots_N = block_table_M[positions_N // self.block_size], positions_N % self.block_size
+        assert blocks_N.min() >= 0, f"attention: block table {block_table_M} has no block for a token of the step"
+        k_BPKD[blocks_N, slots_N] = k_NKD
+        v_BPKD[blocks_N, slots_N] = v_NKD
+
+    def read(self, layer: int, block_table_M: Int32, positions_C: Int32) -> tuple[Array, Array]:
+        """Keys and values of the tokens at `positions_C`: [C, K, D] each."""
+        k_BPKD, v_BPKD = self._arrays[layer]
+        blocks_C, slots_C = block_table_M[positions_C // self.block_size], positions_C % self.block_size
+        assert blocks_C.min() >= 0, f"attention: block table {block_table_M} lacks a block of the context"
+        return k_BPKD[blocks_C, slots_C], v_BPKD[blocks_C, slots_C]

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 import pytest
+from tests.steps import sampling_inputs
 
 from pelton.backends.reference.philox import uniform
 from pelton.backends.reference.sampling import sample
-from tests.steps import sampling_inputs
 
 pytestmark = pytest.mark.unit
 

@@ -1,0 +1,132 @@
+"""One engine: a scheduler, an executor and a clock. `step` is schedule, execute, update, and nothing else.
+
+A request that cannot be taken gets an output with finish_reason "error", never silence. If the executor raises, every
+live request gets one and the engine is broken from then on: whoever drives the loop reads `broken` and starts another.
+
+Belongs to one thread: the main thread of the engine process, a thread of `InProcessClient`, or the caller's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import final
+
+from pelton.core.outputs import EngineStats, RequestOutput, Timings
+from pelton.core.step import NewRequest, RequestId, SchedulerOutput
+from pelton.engine.executor import Executor
+from pelton.engine.scheduler import Scheduler
+from pelton.errors import RequestError
+
+logger = logging.getLogger(__name__)
+
+
+@final
+class EngineLoop:
+    """Takes requests, makes steps, gives outputs. `clock` counts seconds and never goes back."""
+
+    def __init__(self, scheduler: Scheduler, executor: Executor, clock: Callable[[], float] = time.monotonic) -> None:
+        self._scheduler = scheduler
+        self._executor = executor
+        self._clock = clock
+        self._refused: list[RequestOutput] = []
+        self._last_step_s = 0.0
+        self._num_steps = 0
+        self._is_draining = False
+        self.broken: str | None = None  # why no further step can be made
+        self.step_started_s: float | None = None  # of the step under way; read by a watchdog in another thread
+
+    @property
+    def has_work(self) -> bool:
+        """Whether `step` would compute something or has outputs to give."""
+        return self._scheduler.has_work or bool(self._refused)
+
+    def add(self, request: NewRequest) -> None:
+        """Queue a request. One that cannot be taken ends with an "error" output at the next `step`."""
+        if self.broken is not None:
+            self._refuse(request, f"The engine has failed: {self.broken}")
+        elif self._is_draining:
+            self._refuse(request, "The server is shutting down and takes no more requests.")
+        else:
+            try:
+                self._scheduler.add(request, self._clock())
+            except RequestError as error:
+                self._refuse(request, str(error))
+
+    def abort(self, request_id: RequestId) -> None:
+        """End a request with "abort" before the next step. Unknown ids are ignored."""
+        self._scheduler.abort(request_id)
+        self._refused += self._scheduler.take_outputs()
+
+    def drain(self) -> None:
+        """Refuse requests from here on; those that are live run to their end."""
+        self._is_draining = True
+
+    def step(self) -> list[RequestOutput]:
+        """Make one step, if there is work, and return all outputs since the last call."""
+        outputs, self._refused = self._refused, []
+        if self.broken is None and self._scheduler.has_work:
+            self.step_started_s = started_s = self._clock()
+            try:
+                self._make_step(started_s)
+            except Exception as error:  # noqa: BLE001  the worker's border: whatever a step raises ends its requests
+                self._break(error)
+            self._last_step_s = self._clock() - started_s
+            self.step_started_s = None
+            self._num_steps += 1
+        return outputs + self._scheduler.take_outputs()
+
+    def run(self, requests: Iterable[NewRequest]) -> Iterator[RequestOutput]:
+        """Run `requests` to their end, yielding outputs as they come. Closing the iterator aborts what is left."""
+        request_ids = []
+        try:
+            for request in requests:
+                self.add(request)
+                request_ids.append(request.request_id)
+            while self.has_work:
+                yield from self.step()
+        finally:
+            for request_id in request_ids:
+                self._scheduler.abort(request_id)
+            self._refused = []
+            self._scheduler.take_outputs()
+
+    def stats(self) -> EngineStats:
+        """The figures of this moment."""
+        scheduler = self._scheduler
+        return EngineStats(
+            num_running=scheduler.num_running,
+            num_waiting=scheduler.num_waiting,
+            num_blocks=scheduler.pool.num_blocks,
+            num_free_blocks=scheduler.pool.num_free,
+            num_steps=self._num_steps,
+            num_preemptions=scheduler.num_preemptions,
+            num_prompt_tokens=scheduler.num_prompt_tokens,
+            num_generation_tokens=scheduler.num_generation_tokens,
+            last_step_s=self._last_step_s,
+            is_busy=scheduler.has_work,
+        )
+
+    def close(self) -> None:
+        """Give the executor's memory and threads back."""
+        self._executor.close()
+
+    def _make_step(self, started_s: float) -> None:
+        step: SchedulerOutput = self._scheduler.schedule(started_s)
+        result = self._executor.execute(step)
+        self._scheduler.update(step, result, self._clock())
+        if not self._scheduler.has_work:
+            self._scheduler.check()
+
+    def _break(self, error: Exception) -> None:
+        """End every live request: a step that was cut short leaves the cache in a state nobody knows."""
+        self.broken = f"{type(error).__name__} in step {self._num_steps}: {error}"
+        logger.error("the engine is broken: %s", self.broken, exc_info=error)
+        self._scheduler.fail_all(f"The engine failed while this request ran: {self.broken}")
+
+    def _refuse(self, request: NewRequest, error: str) -> None:
+        timings = Timings(arrival_s=request.arrival_s or self._clock())
+        self._refused.append(
+            RequestOutput(request_id=request.request_id, finish_reason="error", error=error, timings=timings)
+        )

@@ -1,0 +1,102 @@
+"""A request while it lives in the scheduler: what is known, what is computed, which blocks it holds.
+
+A request has tokens that are known (prompt and outputs) and tokens that are computed (their keys and values are in
+its blocks); a step computes some of the rest. That is all the scheduler looks at: there is no prefill and no decode.
+Only the scheduler changes a request.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import final
+
+import msgspec
+
+from pelton.core.outputs import FinishReason, Timings
+from pelton.core.step import BlockId, NewRequest
+
+
+class State(Enum):
+    """Where a request is. DONE is entered once and never left."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+
+
+@final
+class Request:
+    """The scheduler's record of one request."""
+
+    __slots__ = (
+        "arrival_s",
+        "block_ids",
+        "first_scheduled_s",
+        "first_token_s",
+        "last_token_s",
+        "length_limit",
+        "new",
+        "num_computed_tokens",
+        "num_preemptions",
+        "order",
+        "output_token_ids",
+        "request_id",
+        "state",
+        "stop_token_ids",
+    )
+
+    def __init__(self, new: NewRequest, sequence: int, length_limit: int, arrival_s: float) -> None:
+        self.new = new
+        self.request_id = new.request_id
+        self.order = (new.priority, sequence)  # a lower priority value comes first, then whoever came first
+        self.length_limit = length_limit
+        self.output_token_ids = list(new.output_token_ids)
+        eos_token_ids = () if new.sampling.ignore_eos else new.eos_token_ids
+        self.stop_token_ids = frozenset((*eos_token_ids, *new.sampling.stop_token_ids))
+        self.state = State.WAITING
+        self.num_computed_tokens = 0
+        self.block_ids: tuple[BlockId, ...] = ()
+        self.num_preemptions = 0
+        self.arrival_s = arrival_s
+        self.first_scheduled_s = 0.0
+        self.first_token_s = 0.0
+        self.last_token_s = 0.0
+
+    @property
+    def num_prompt_tokens(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.new.prompt_token_ids)
+
+    @property
+    def num_tokens(self) -> int:
+        """Known tokens: the prompt and the outputs so far."""
+        return len(self.new.prompt_token_ids) + len(self.output_token_ids)
+
+    @property
+    def num_uncomputed_tokens(self) -> int:
+        """Known tokens whose keys and values are not in the cache. One, once the request only extends itself."""
+        return self.num_tokens - self.num_computed_tokens
+
+    def compute_finish_reason(self) -> FinishReason | None:
+        """Why the request ends with its last output, or None. Stop tokens do not count before min_tokens."""
+        if not self.output_token_ids:
+            return None
+        is_stop = self.output_token_ids[-1] in self.stop_token_ids
+        if is_stop and len(self.output_token_ids) > self.new.sampling.min_tokens:
+            return "stop"
+        return "length" if self.num_tokens >= self.length_limit else None
+
+    def make_resumed(self) -> NewRequest:
+        """The request as the runner must see it: with the outputs it already has."""
+        if len(self.output_token_ids) == len(self.new.output_token_ids):
+            return self.new
+        return msgspec.structs.replace(self.new, output_token_ids=tuple(self.output_token_ids))
+
+    def make_timings(self) -> Timings:
+        """The times that are known so far."""
+        return Timings(
+            arrival_s=self.arrival_s,
+            first_scheduled_s=self.first_scheduled_s,
+            first_token_s=self.first_token_s,
+            last_token_s=self.last_token_s,
+        )

@@ -1,0 +1,288 @@
+"""Which tokens of which requests the next step computes, and where their keys and values live.
+
+There are no phases: a request has tokens not computed yet, a step computes some within one token budget. Running
+requests come first, then waiting ones, both by (priority, arrival). Memory is promised before it is used: a request
+is admitted with blocks for all its known tokens, and when a running one needs another block and none is free, the
+one with the least computed tokens is preempted and computes them again later.
+
+Progress: the first running request is never preempted. Any other is preempted at most MAX_PREEMPTIONS times; after
+that it waits until its blocks up to its very last token are free, so it never needs memory again and never stands
+in anybody's way. What could not run alone on an empty pool is refused when it comes.
+
+Runs on the engine's only thread, O(running requests) per step. Knows no tensors, no clock, no model.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from operator import attrgetter
+from typing import final
+
+from pelton.core.outputs import FinishReason, RequestOutput
+from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SampledToken, ScheduledRequest, SchedulerOutput
+from pelton.engine.limits import SchedulerLimits, check_request, get_length_limit
+from pelton.engine.request import Request, State
+from pelton.errors import InternalError, RequestError
+from pelton.kvcache.block_pool import BlockPool
+
+MAX_PREEMPTIONS = 3
+
+_get_order: Callable[[Request], tuple[int, int]] = attrgetter("order")
+
+
+@final
+class Scheduler:
+    """Call `schedule`, run what it says, give the answer to `update`; between steps `add` and `abort` at will."""
+
+    def __init__(self, limits: SchedulerLimits, pool: BlockPool) -> None:
+        self.limits = limits
+        self.pool = pool
+        self.num_steps = 0
+        self.num_preemptions = 0
+        self.num_prompt_tokens = 0
+        self.num_generation_tokens = 0
+        self._num_added = 0
+        self._live: dict[RequestId, Request] = {}
+        self._running: list[Request] = []  # both lists are sorted by `order`
+        self._waiting: list[Request] = []
+        self._rows_to_free: list[RequestId] = []
+        self._outputs: list[RequestOutput] = []
+
+    @property
+    def num_running(self) -> int:
+        """Requests that hold blocks."""
+        return len(self._running)
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that hold none."""
+        return len(self._waiting)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether a step would compute anything."""
+        return bool(self._live)
+
+    def add(self, new: NewRequest, now_s: float = 0.0) -> None:
+        """Queue a request. Raises RequestError (TooLong) if it can never run; then nothing has changed."""
+        if new.request_id in self._live:
+            raise RequestError(f"request id {new.request_id!r} is in use. Give every live request an id of its own.")
+        check_request(new, self.limits, self.pool.num_tokens)
+        length_limit = get_length_limit(new, self.limits, self.pool.num_tokens)
+        request = Request(new, self._num_added, length_limit, new.arrival_s or now_s)
+        self._num_added += 1
+        self._live[new.request_id] = request
+        insort(self._waiting, request, key=_get_order)
+        reason = request.compute_finish_reason()
+        if reason is not None:  # it was resumed after its last token
+            self._finish(request, reason)
+
+    def abort(self, request_id: RequestId) -> None:
+        """End a request in whatever state it is. Unknown and finished ids are ignored."""
+        request = self._live.get(request_id)
+        if request is not None:
+            self._finish(request, "abort")
+
+    def fail_all(self, error: str) -> None:
+        """End every live request with finish_reason "error"."""
+        for request in list(self._live.values()):
+            self._finish(request, "error", error=error)
+
+    def schedule(self, now_s: float = 0.0) -> SchedulerOutput:
+        """Decide the next step. `scheduled` is empty only if there is no work."""
+        added: list[NewRequest] = []
+        plan = self._continue_running()
+        self._admit_waiting(plan, added, now_s)
+        if self._live and not plan:
+            raise InternalError(
+                f"scheduler: {len(self._live)} live requests and none can be computed. Please report this.",
+                step=self.num_steps,
+            )
+        finished, self._rows_to_free = tuple(self._rows_to_free), []
+        step = self.num_steps
+        self.num_steps += 1
+        scheduled = tuple(
+            ScheduledRequest(
+                request_id=request_id,
+                num_computed_tokens=self._live[request_id].num_computed_tokens,
+                num_scheduled_tokens=num_scheduled_tokens,
+                block_ids=self._live[request_id].block_ids,
+            )
+            for request_id, num_scheduled_tokens in plan.items()
+        )
+        return SchedulerOutput(step=step, added=tuple(added), finished=finished, scheduled=scheduled)
+
+    def update(self, step: SchedulerOutput, result: ModelRunnerOutput, now_s: float = 0.0) -> None:
+        """Take in what a step computed and chose. Requests that ended in the meantime are skipped."""
+        for part in step.scheduled:
+            request = self._live.get(part.request_id)
+            if request is not None:
+                end = part.num_computed_tokens + part.num_scheduled_tokens
+                self.num_prompt_tokens += max(0, min(end, request.num_prompt_tokens) - part.num_computed_tokens)
+                request.num_computed_tokens = end
+        for sampled in result.sampled:
+            request = self._live.get(sampled.request_id)
+            if request is not None:
+                self._append(request, sampled, now_s)
+        for part in step.scheduled:
+            request = self._live.get(part.request_id)
+            if request is not None and request.num_uncomputed_tokens == 0:
+                self._finish(request, "error", error="The model chose no token for this request. Please report this.")
+
+    def take_outputs(self) -> list[RequestOutput]:
+        """The outputs since the last call, in the order they came about."""
+        outputs, self._outputs = self._outputs, []
+        return outputs
+
+    def _continue_running(self) -> dict[RequestId, int]:
+        """Tokens to compute for each running request that gets any. May preempt."""
+        plan: dict[RequestId, int] = {}
+        budget = self.limits.max_num_batched_tokens
+        # A long chunk leaves a token for each request behind it that needs just one, so nobody's stream pauses.
+        reserved = sum(request.num_uncomputed_tokens == 1 for request in self._running)
+        for request in list(self._running):
+            if request.state is not State.RUNNING:
+                continue  # preempted by one before it
+            if request.num_uncomputed_tokens == 1:
+                reserved -= 1
+            chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget - reserved)
+            if chunk > 0 and self._make_room(request, request.num_computed_tokens + chunk, plan):
+                plan[request.request_id] = chunk
+                budget -= chunk
+        return plan
+
+    def _make_room(self, request: Request, num_tokens: int, plan: dict[RequestId, int]) -> bool:
+        """Whether `request` holds blocks for `num_tokens`. Preempts others for it, or the request itself."""
+        num_missing = self.pool.get_num_blocks_for(num_tokens) - len(request.block_ids)
+        if num_missing <= 0:
+            return True
+        while self.pool.num_free < num_missing:
+            victim = self._choose_victim()
+            if victim is None:
+                return False  # the others are promised all they need; this one goes on when they have ended
+            plan.pop(victim.request_id, None)
+            self._preempt(victim)
+            if victim is request:
+                return False
+        request.block_ids = (*request.block_ids, *self.pool.acquire(num_missing))
+        return True
+
+    def _choose_victim(self) -> Request | None:
+        """The request that loses least, the youngest of equals; never the first, never one too often preempted."""
+        candidates = [request for request in self._running[1:] if request.num_preemptions < MAX_PREEMPTIONS]
+        if not candidates:
+            return None
+        return min(reversed(candidates), key=attrgetter("num_computed_tokens"))
+
+    def _preempt(self, request: Request) -> None:
+        self._release(request)
+        request.state = State.WAITING
+        request.num_preemptions += 1
+        self.num_preemptions += 1
+        insort(self._waiting, request, key=_get_order)
+
+    def _release(self, request: Request) -> None:
+        """Take memory and row from a running request."""
+        self._remove(self._running, request)
+        self.pool.release(request.block_ids)
+        request.block_ids = ()
+        request.num_computed_tokens = 0
+        self._rows_to_free.append(request.request_id)
+
+    def _admit_waiting(self, plan: dict[RequestId, int], added: list[NewRequest], now_s: float) -> None:
+        """Start waiting requests, in order, while there is budget and memory for all their tokens."""
+        budget = self.limits.max_num_batched_tokens - sum(plan.values())
+        while self._waiting and budget > 0 and len(self._running) < self.limits.max_num_requests:
+            request = self._waiting[0]
+            num_blocks = self.pool.get_num_blocks_for(self._get_num_promised_tokens(request))
+            # One block per running request stays free, or the next steps would preempt what this one admits.
+            if num_blocks + len(self._running) > self.pool.num_free:
+                return
+            del self._waiting[0]
+            request.block_ids = tuple(self.pool.acquire(num_blocks))
+            request.state = State.RUNNING
+            insort(self._running, request, key=_get_order)
+            request.first_scheduled_s = request.first_scheduled_s or now_s
+            added.append(request.make_resumed())
+            chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget)
+            plan[request.request_id] = chunk
+            budget -= chunk
+
+    def _get_num_promised_tokens(self, request: Request) -> int:
+        return request.num_tokens if request.num_preemptions < MAX_PREEMPTIONS else request.length_limit
+
+    def _append(self, request: Request, sampled: SampledToken, now_s: float) -> None:
+        """Add an output token, and finish the request if it was the last."""
+        if not 0 <= sampled.token_id < self.limits.vocab_size:
+            error = "The model's logits for this request are not numbers, so no token could be chosen."
+            self._finish(request, "error", error=error)
+            return
+        request.output_token_ids.append(sampled.token_id)
+        self.num_generation_tokens += 1
+        request.first_token_s = request.first_token_s or now_s
+        request.last_token_s = now_s
+        reason = request.compute_finish_reason()
+        if reason is not None:
+            self._finish(request, reason, sampled)
+        else:
+            self._outputs.append(_make_output(request, sampled))
+
+    def _finish(
+        self,
+        request: Request,
+        reason: FinishReason,
+        sampled: SampledToken | None = None,
+        *,
+        error: str | None = None,
+    ) -> None:
+        """End a request, once: free what it holds and emit its last output. Nothing else frees."""
+        if request.state is State.DONE:
+            return
+        if request.state is State.RUNNING:
+            self._release(request)
+        else:
+            self._remove(self._waiting, request)
+        request.state = State.DONE
+        del self._live[request.request_id]
+        self._outputs.append(_make_output(request, sampled, reason, error))
+
+    @staticmethod
+    def _remove(queue: list[Request], request: Request) -> None:
+        index = bisect_left(queue, request.order, key=_get_order)
+        assert queue[index] is request, "a request is not in the queue of its state"
+        del queue[index]
+
+    def check(self) -> None:
+        """Raise AssertionError if requests, queues and blocks contradict each other. Cheap; run when idle."""
+        self.pool.check()
+        assert len(self._running) + len(self._waiting) == len(self._live), "a request is in no queue, or in two"
+        assert len(self._running) <= self.limits.max_num_requests, "more requests run than may"
+        num_held = 0
+        for queue, state in ((self._running, State.RUNNING), (self._waiting, State.WAITING)):
+            assert queue == sorted(queue, key=_get_order), f"the {state.value} queue is out of order"
+            for request in queue:
+                assert self._live[request.request_id] is request, "a queue holds a request that ended"
+                assert request.state is state, "a request is in the wrong queue"
+                num_held += len(request.block_ids)
+                room = len(request.block_ids) * self.pool.block_size
+                assert request.num_computed_tokens <= min(room, request.num_tokens), "tokens without a block"
+                assert request.num_preemptions <= MAX_PREEMPTIONS, "a request was preempted too often"
+        assert num_held == self.pool.num_blocks - self.pool.num_free, "a block is held by no request"
+
+
+def _make_output(
+    request: Request,
+    sampled: SampledToken | None,
+    reason: FinishReason | None = None,
+    error: str | None = None,
+) -> RequestOutput:
+    return RequestOutput(
+        request_id=request.request_id,
+        token_ids=() if sampled is None else (sampled.token_id,),
+        logprobs=() if sampled is None or sampled.logprobs is None else (sampled.logprobs,),
+        finish_reason=reason,
+        stop_token_id=sampled.token_id if reason == "stop" and sampled is not None else None,
+        error=error,
+        timings=request.make_timings(),
+    )

@@ -1,0 +1,1 @@
+"""Which KV blocks exist and who holds them. Knows no tensors."""

@@ -1,0 +1,1 @@
+"""Rules of sampling that need no logits: seeds, bans, effective values."""

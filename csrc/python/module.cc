@@ -1,4 +1,11 @@
 // The Python face of csrc: one bind_* function per folder, no logic.
 #include <nanobind/nanobind.h>
 
-NB_MODULE(_native, m) { m.doc() = "Pelton's kernels and the program executor."; }
+namespace pelton {
+void bind_linear(nanobind::module_& m);
+}
+
+NB_MODULE(_native, m) {
+  m.doc() = "Pelton's kernels and the program executor.";
+  pelton::bind_linear(m);
+}

@@ -1,0 +1,35 @@
+// The 16-bit float formats as plain integer arithmetic, exact for every value (denormals, infinities, NaN).
+//
+// Functions in shared headers are `static`: each source file owns the copy that was compiled for its instruction set,
+// so a machine without AVX-512 can never be handed one that uses it.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+namespace pelton {
+
+static inline float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000u) << 16;
+  const uint32_t magnitude = half & 0x7fffu;
+  if (magnitude < 0x0400u) {  // zero or denormal: a multiple of 2^-24
+    const float value = static_cast<float>(magnitude) * 0x1p-24f;
+    return std::bit_cast<float>(std::bit_cast<uint32_t>(value) | sign);
+  }
+  uint32_t bits = (magnitude << 13) + (112u << 23);
+  if (magnitude >= 0x7c00u) bits += 112u << 23;  // infinity and NaN keep the largest exponent
+  return std::bit_cast<float>(bits | sign);
+}
+
+static inline float bfloat16_to_float(uint16_t value) {
+  return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
+}
+
+// Round to nearest, ties to even; NaN stays NaN.
+static inline uint16_t float_to_bfloat16(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<uint16_t>((bits >> 16) | 0x40u);
+  return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+}  // namespace pelton

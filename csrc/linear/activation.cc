@@ -1,0 +1,48 @@
+#include "linear/activation.h"
+
+#include <cassert>
+
+#include "core/isa.h"
+#include "linear/layout.h"
+
+namespace pelton {
+namespace {
+
+int64_t num_slabs(int64_t k) { return (k + kSlabSize - 1) / kSlabSize; }
+
+// All parts are multiples of 16 bytes per row and slab, so each part stays aligned for its loads.
+int64_t value_bytes(ActivationKind kind) { return kind == ActivationKind::Int8 ? 1 : kind == ActivationKind::BFloat16 ? 2 : 4; }
+
+}  // namespace
+
+size_t activation_size_bytes(ActivationKind kind, int64_t max_rows, int64_t k) {
+  int64_t bytes_per_slab = kSlabSize * value_bytes(kind);
+  if (kind == ActivationKind::Int8) bytes_per_slab += kSlabTiles * (sizeof(float) + 3 * sizeof(int32_t));
+  return static_cast<size_t>(num_slabs(k) * max_rows * bytes_per_slab);
+}
+
+Activation make_activation(ActivationKind kind, int64_t num_rows, int64_t k, void* memory) {
+  assert(reinterpret_cast<uintptr_t>(memory) % 64 == 0 && "an activation begins at a cache line");
+  const int64_t row_slabs = num_slabs(k) * num_rows;
+  Activation activation{kind, num_rows, k, memory, nullptr, nullptr, nullptr};
+  if (kind == ActivationKind::Int8) {
+    auto* after_values = static_cast<uint8_t*>(memory) + row_slabs * kSlabSize;
+    activation.sums16 = reinterpret_cast<int32_t*>(after_values);
+    activation.sums32 = activation.sums16 + row_slabs * 2 * kSlabTiles;
+    activation.scales = reinterpret_cast<float*>(activation.sums32 + row_slabs * kSlabTiles);
+  }
+  return activation;
+}
+
+void quantize_rows(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
+                   int64_t row_end) {
+  switch (isa()) {
+#if defined(PELTON_VECTOR_KERNELS)
+    case Isa::Avx512: return quantize_rows_avx512(activation, x, x_stride, row_begin, row_end);
+    case Isa::Avx2: return quantize_rows_avx2(activation, x, x_stride, row_begin, row_end);
+#endif
+    default: return quantize_rows_generic(activation, x, x_stride, row_begin, row_end);
+  }
+}
+
+}  // namespace pelton

@@ -1,0 +1,49 @@
+// The left side of a linear: rows of float32, stored the way the weight's kernel reads them.
+//
+//   Int8      symmetric integers in [-127, 127], one float scale per 32 k (max |x| / 127), rounded to nearest even;
+//             with the negated sums of the integers per 32 and per 16 k, which carry zero points and minima
+//   BFloat16  rounded to nearest even
+//   Float32   as given
+//
+//   values    [slab][row][128 k], zero beyond K;  scales, sums32  [slab][row][4];  sums16  [slab][row][8]
+//   threads   rows are independent: each thread may fill its own
+//   cost      one pass over x, bound by memory
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pelton {
+
+enum class ActivationKind : uint8_t { Int8, BFloat16, Float32 };
+
+// A group whose largest value is below this is stored as zeros: 127 / largest would overflow.
+constexpr float kSmallestScaled = 0x1p-118f;
+
+struct Activation {
+  ActivationKind kind;
+  int64_t num_rows;
+  int64_t row_size;  // K
+  void* values;
+  float* scales;     // Int8 only, as are the sums
+  int32_t* sums32;
+  int32_t* sums16;
+};
+
+// Enough for any number of rows up to max_rows.
+size_t activation_size_bytes(ActivationKind kind, int64_t max_rows, int64_t k);
+
+// Lay out `num_rows` rows over `memory` (64-byte aligned). Writes nothing.
+Activation make_activation(ActivationKind kind, int64_t num_rows, int64_t k, void* memory);
+
+// Fill rows [row_begin, row_end) from x[row * x_stride + k]. Every instruction set gives the same integers.
+void quantize_rows(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin, int64_t row_end);
+
+void quantize_rows_generic(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
+                           int64_t row_end);
+void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
+                        int64_t row_end);
+void quantize_rows_avx512(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
+                          int64_t row_end);
+
+}  // namespace pelton

@@ -1,0 +1,53 @@
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "core/float_formats.h"
+#include "linear/activation.h"
+#include "linear/layout.h"
+
+namespace pelton {
+namespace {
+
+// One tile of 32: the scale, the integers, and their negated sums. `x` is padded with zeros.
+void quantize_tile(const float* x, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
+  float largest = 0.0f;
+  for (int i = 0; i < kTileSize; ++i) largest = std::max(largest, std::fabs(x[i]));
+  *scale = largest / 127.0f;
+  const float inverse = largest < kSmallestScaled ? 0.0f : 127.0f / largest;
+  sums16[0] = sums16[1] = 0;
+  for (int i = 0; i < kTileSize; ++i) {
+    values[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
+    sums16[i / 16] -= values[i];
+  }
+  *sum32 = sums16[0] + sums16[1];
+}
+
+}  // namespace
+
+void quantize_rows_generic(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
+                           int64_t row_end) {
+  const int64_t k = activation.row_size;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t first = 0, slab = 0; first < k; first += kSlabSize, ++slab) {
+      float padded[kSlabSize] = {};
+      std::memcpy(padded, x + row * x_stride + first, sizeof(float) * std::min<int64_t>(kSlabSize, k - first));
+      const int64_t place = slab * activation.num_rows + row;
+      if (activation.kind == ActivationKind::Float32) {
+        std::memcpy(static_cast<float*>(activation.values) + place * kSlabSize, padded, sizeof(padded));
+      } else if (activation.kind == ActivationKind::BFloat16) {
+        uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
+        for (int i = 0; i < kSlabSize; ++i) values[i] = float_to_bfloat16(padded[i]);
+      } else {
+        int8_t* values = static_cast<int8_t*>(activation.values) + place * kSlabSize;
+        for (int t = 0; t < kSlabTiles; ++t) {
+          const int64_t tile = place * kSlabTiles + t;
+          quantize_tile(padded + t * kTileSize, values + t * kTileSize, activation.scales + tile,
+                        activation.sums32 + tile, activation.sums16 + 2 * tile);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace pelton

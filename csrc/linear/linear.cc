@@ -1,0 +1,24 @@
+#include "linear/linear.h"
+
+#include <algorithm>
+
+#include "core/isa.h"
+#include "linear/strip.h"
+
+namespace pelton {
+
+size_t linear_scratch_bytes(int64_t max_rows) {
+  return kExpandedBytes + sizeof(float) * kStripChannels * static_cast<size_t>(std::min<int64_t>(max_rows, kMaxPassRows));
+}
+
+void linear_strip(const Linear& linear, int strip, void* scratch) {
+  switch (isa()) {
+#if defined(PELTON_VECTOR_KERNELS)
+    case Isa::Avx512: return linear_strip_avx512(linear, strip, scratch);
+    case Isa::Avx2: return linear_strip_avx2(linear, strip, scratch);
+#endif
+    default: return linear_strip_generic(linear, strip, scratch);
+  }
+}
+
+}  // namespace pelton

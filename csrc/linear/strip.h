@@ -1,0 +1,49 @@
+// What the kernels of every instruction set share: how a strip is walked, and how its sums become outputs.
+//
+// Rows are multiplied in passes of at most 128, so that the sums [rows][64] of a pass stay in the L1 and L2 caches while
+// the strip streams by once.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "linear/layout.h"
+#include "linear/linear.h"
+
+namespace pelton {
+
+constexpr int kMaxPassRows = 128;
+// A slab expanded to bytes and float scales, or a tile expanded to float32; the first part of the scratch.
+constexpr size_t kExpandedBytes = kSlabTiles * (kIntegerLines * kLineBytes + 16 * kStripChannels);
+static_assert(kExpandedBytes >= sizeof(float) * kTileSize * kStripChannels);
+
+struct Scratch {
+  uint8_t* expanded;
+  float* sums;  // [rows of the pass][64]
+};
+
+static inline Scratch split_scratch(void* scratch) {
+  auto* bytes = static_cast<uint8_t*>(scratch);
+  return {bytes, reinterpret_cast<float*>(bytes + kExpandedBytes)};
+}
+
+// y = sums + bias + residual for rows [first_row, first_row + num_rows).
+static inline void write_outputs(const Linear& linear, int strip, int64_t first_row, int64_t num_rows,
+                                 const float* sums) {
+  const int64_t channel = static_cast<int64_t>(strip) * kStripChannels;
+  const int num_channels = static_cast<int>(std::min<int64_t>(kStripChannels, linear.weight->num_rows - channel));
+  float bias[kStripChannels] = {};
+  if (linear.bias != nullptr) std::memcpy(bias, linear.bias + channel, sizeof(float) * num_channels);
+  for (int64_t row = first_row; row < first_row + num_rows; ++row, sums += kStripChannels) {
+    float* y = linear.y + row * linear.y_stride + channel;
+    if (linear.residual != nullptr) {
+      const float* residual = linear.residual + row * linear.residual_stride + channel;
+      for (int i = 0; i < num_channels; ++i) y[i] = (sums[i] + bias[i]) + residual[i];
+    } else {
+      for (int i = 0; i < num_channels; ++i) y[i] = sums[i] + bias[i];
+    }
+  }
+}
+
+}  // namespace pelton

@@ -109,7 +109,7 @@ def make_request(
     return NewRequest(
         request_id=RequestId(request_id),
         prompt_token_ids=tuple(prompt),
-        sampling=SamplingParams(max_tokens=max_tokens, temperature=0.0, **sampling),
+        sampling=SamplingParams(max_tokens=max_tokens, **({"temperature": 0.0} | sampling)),
         eos_token_ids=eos,
         output_token_ids=outputs,
         priority=priority,

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pelton.checkpoint.weight import Weight
-from pelton.plan import Plan
+from pelton.plan import Pass, Plan
 
 Int32 = npt.NDArray[np.int32]
 Int64 = npt.NDArray[np.int64]
@@ -108,6 +108,7 @@ class Backend(ABC):
     """Turns plans into executables."""
 
     name: str
+    passes: tuple[Pass, ...] = ()  # rewrites that a plan goes through, in order, before it is compiled
 
     @abstractmethod
     def compile(self, plan: Plan, weights: Mapping[str, Weight], limits: Limits) -> Executable:

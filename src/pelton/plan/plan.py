@@ -6,6 +6,7 @@ data: they can be printed, compared and saved as golden files; passes make other
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,3 +73,7 @@ class Plan:
 
     def __str__(self) -> str:
         return "\n".join([f"inputs {' '.join(map(str, self.inputs))}", *map(str, self.nodes), f"output {self.output}"])
+
+
+# A rewrite of a plan that computes the same; a backend names those it wants in `Backend.passes`.
+Pass = Callable[[Plan], Plan]

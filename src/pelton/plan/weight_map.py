@@ -49,8 +49,8 @@ class Row:
 class WeightMap:
     """All rows of a model. `dropped` maps a tensor name pattern (with "{i}") to why it is not needed.
 
-    `prefixes` lists other spellings of Hugging Face names: (prefix in the file, prefix in the rows). A pair is used for
-    the whole file if no tensor matches a row otherwise.
+    `prefixes` lists other spellings of Hugging Face names: (prefix in the file, prefix in the rows). They are tried in
+    order for a tensor whose own name is in no row.
     """
 
     rows: tuple[Row, ...]

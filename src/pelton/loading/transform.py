@@ -1,0 +1,84 @@
+"""What is done to a tensor on its way from file to plan; every transform of `plan.weight_map`.
+
+Row operations move raw rows and are exact in any scheme. The others look at numbers and take dense tensors only:
+checkpoints store what needs them (norms, biases, GPT-2) dense.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pelton.checkpoint.model_spec import ModelSpec
+from pelton.checkpoint.weight import Tensor
+from pelton.errors import CheckpointError
+from pelton.plan.weight_map import Transform
+
+ELEMENT: dict[str, np.dtype[Any]] = {
+    "F32": np.dtype(np.float32),
+    "F16": np.dtype(np.float16),
+    "BF16": np.dtype(np.uint16),  # moved, never computed with
+}
+
+
+def transformed(tensor: Tensor, transform: Transform, spec: ModelSpec, layer: int | None) -> Tensor:
+    """`tensor` after `transform`; `layer` is the layer it belongs to, None outside of layers."""
+    if transform == "none":
+        return tensor
+    if transform == "plus_one":
+        return plus_one(tensor)
+    if transform == "transpose":
+        return transpose(tensor)
+    num_heads = spec.num_heads if transform == "rope_rows_q" else spec.num_kv_heads
+    assert layer is not None, f"{transform}: {tensor.name} is in no layer"
+    rope = spec.layers[layer].rope
+    # Converters permute all layers, so a layer without rotary embedding has q and k in one unknown order: any will do.
+    return unpair_rows(tensor, num_heads, spec.head_dim if rope is None else rope.rotary_dim)
+
+
+def plus_one(tensor: Tensor) -> Tensor:
+    """w + 1 in float32."""
+    elements = elements_of(tensor, "plus_one")
+    if tensor.scheme == "BF16":
+        numbers = (elements.astype(np.uint32) << 16).view(np.float32)
+    else:
+        numbers = elements.astype(np.float32)
+    return Tensor(tensor.name, tensor.shape, "F32", (numbers + np.float32(1)).view(np.uint8))
+
+
+def transpose(tensor: Tensor) -> Tensor:
+    """[in, out] as [out, in]."""
+    elements = elements_of(tensor, "transpose")
+    if elements.ndim != 2 or elements.shape != tensor.shape:
+        raise CheckpointError(f"{tensor.name}: has shape {list(tensor.shape)}, a matrix [in, out] is expected.")
+    return Tensor(tensor.name, tensor.shape[::-1], tensor.scheme, np.ascontiguousarray(elements.T).view(np.uint8))
+
+
+def unpair_rows(tensor: Tensor, num_heads: int, rotary_dim: int) -> Tensor:
+    """Rows of each head from neighbouring pairs (2i, 2i + 1) to half-split pairs (i, i + rotary_dim / 2)."""
+    num_rows = tensor.shape[0]
+    head_dim, rest = divmod(num_rows, num_heads)
+    if rest or rotary_dim > head_dim:
+        raise CheckpointError(
+            f"{tensor.name}: has {num_rows} rows, which are not {num_heads} heads of {rotary_dim} dimensions or more. "
+            "The tensor and the numbers of heads in the metadata belong to different models."
+        )
+    within = np.concatenate((np.arange(rotary_dim).reshape(-1, 2).T.ravel(), np.arange(rotary_dim, head_dim)))
+    order = (np.arange(num_heads)[:, None] * head_dim + within).ravel()
+    if len(tensor.shape) == 1:
+        moved = elements_of(tensor, "rope_rows").reshape(-1)[order][None, :].view(np.uint8)
+    else:
+        moved = tensor.payload[order]
+    return Tensor(tensor.name, tensor.shape, tensor.scheme, moved)
+
+
+def elements_of(tensor: Tensor, transform: str) -> npt.NDArray[Any]:
+    """The payload seen as elements: [rows, elements of a row]. Raises CheckpointError for quantized schemes."""
+    if tensor.scheme not in ELEMENT:
+        raise CheckpointError(
+            f"{tensor.name}: is stored as {tensor.scheme}, but {transform} needs it as one of {', '.join(ELEMENT)}. "
+            "Convert the model again and keep this tensor dense."
+        )
+    return np.ascontiguousarray(tensor.payload).view(ELEMENT[tensor.scheme])

@@ -1,0 +1,141 @@
+"""Every tensor to one place: matching, conditions, stacking, prefixes, and an error for each way it can fail."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from tests.loading.memory_checkpoint import MemoryCheckpoint
+
+from pelton.checkpoint.model_spec import LayerSpec, ModelSpec
+from pelton.errors import CheckpointError
+from pelton.loading.weights import load_weights
+from pelton.plan import Row, WeightMap
+
+pytestmark = pytest.mark.unit
+
+SPEC = ModelSpec(
+    architecture="toy",
+    vocab_size=5,
+    hidden_size=4,
+    intermediate_size=8,
+    num_heads=2,
+    num_kv_heads=1,
+    head_dim=2,
+    max_position=16,
+    layers=(LayerSpec(rope=None),) * 2,
+    norm_eps=1e-5,
+    attention_scale=1.0,
+)
+MAP = WeightMap(
+    rows=(
+        Row(to="embed", hf="model.embed.weight", gguf="token_embd.weight"),
+        Row(
+            to="lm_head",
+            hf="lm_head.weight",
+            gguf="output.weight",
+            when=lambda spec: not spec.tied_embeddings,
+            spare="tied",
+        ),
+        Row(to="layers.{i}.norm", hf="model.layers.{i}.norm", gguf="blk.{i}.norm", transform="plus_one"),
+        Row(to="layers.{i}.qk", hf="model.layers.{i}.q", gguf="blk.{i}.q"),
+        Row(to="layers.{i}.qk", hf="model.layers.{i}.k", gguf="blk.{i}.k"),
+        Row(to="layers.{i}.bias", hf="model.layers.{i}.b", gguf="blk.{i}.b", when=lambda spec: spec.mlp_bias),
+        Row(to="only_hf", hf="model.extra", gguf=None),
+    ),
+    dropped=(("model.layers.{i}.buffer", "a buffer"),),
+    prefixes=(("", "model."), ("base.", "model.")),
+)
+
+
+def tensors(prefix="model.", seed=0):
+    rng = np.random.default_rng(seed)
+    shapes = {"embed.weight": (5, 4), "extra": (3,)}
+    for i in range(2):
+        shapes |= {f"layers.{i}.norm": (4,), f"layers.{i}.q": (4, 4), f"layers.{i}.k": (2, 4)}
+    arrays = {prefix + name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return arrays | {"lm_head.weight": rng.normal(size=(5, 4)).astype(np.float32)}
+
+
+def load(arrays, spec=SPEC, naming="hf"):
+    return load_weights(MemoryCheckpoint(arrays, naming=naming), MAP, spec)
+
+
+def numbers(weight):
+    return np.concatenate([part.payload.view(np.float32).reshape(part.shape) for part in weight.parts])
+
+
+def test_rows_with_one_name_are_stacked_in_the_order_of_the_rows():
+    arrays = tensors()
+    loaded = load(dict(reversed(arrays.items())))
+    assert set(loaded.weights) == {"embed", "lm_head", "only_hf"} | {
+        f"layers.{i}.{name}" for i in range(2) for name in ("norm", "qk")
+    }
+    assert loaded.dropped == ()
+    for i in range(2):
+        weight = loaded.weights[f"layers.{i}.qk"]
+        assert weight.shape == (6, 4)
+        stacked = np.concatenate((arrays[f"model.layers.{i}.q"], arrays[f"model.layers.{i}.k"]))
+        np.testing.assert_array_equal(numbers(weight), stacked)
+        np.testing.assert_array_equal(numbers(loaded.weights[f"layers.{i}.norm"]), arrays[f"model.layers.{i}.norm"] + 1)
+
+
+def test_gguf_names_and_transforms_are_their_own():
+    arrays = {
+        name.replace("model.layers", "blk").replace("model.embed", "token_embd").replace("lm_head", "output"): array
+        for name, array in tensors().items()
+        if name != "model.extra"
+    }
+    loaded = load(arrays, naming="gguf")
+    assert "only_hf" not in loaded.weights
+    np.testing.assert_array_equal(numbers(loaded.weights["layers.1.norm"]), arrays["blk.1.norm"])
+
+
+@pytest.mark.parametrize("prefix", ["", "base."])
+def test_other_prefixes(prefix):
+    loaded = load(tensors(prefix) | {prefix + "layers.0.buffer": np.ones(1)})
+    assert set(loaded.weights) == set(load(tensors()).weights)
+    assert loaded.dropped == ((prefix + "layers.0.buffer", "a buffer"),)
+
+
+def test_spare_tensor_is_dropped_with_its_reason():
+    loaded = load(tensors(), replace(SPEC, tied_embeddings=True))
+    assert loaded.dropped == (("lm_head.weight", "tied"),)
+    assert "lm_head" not in loaded.weights
+
+
+def test_a_condition_asks_for_a_tensor():
+    with pytest.raises(CheckpointError, match=r"tensors model\.layers\.0\.b, model\.layers\.1\.b are missing"):
+        load(tensors(), replace(SPEC, mlp_bias=True))
+    biases = {f"model.layers.{i}.b": np.ones(4) for i in range(2)}
+    assert load(tensors() | biases, replace(SPEC, mlp_bias=True)).weights["layers.1.bias"].shape == (4,)
+
+
+def test_a_tensor_that_must_not_be_there():
+    with pytest.raises(CheckpointError, match=r"model\.layers\.1\.b: the configuration says"):
+        load(tensors() | {"model.layers.1.b": np.ones(4)})
+
+
+def test_a_tensor_in_no_row_is_named_with_the_nearest():
+    with pytest.raises(CheckpointError, match=r"tensor model\.layers\.0\.kk is in no row .* 'model\.layers\.0\.k'\?"):
+        load(tensors() | {"model.layers.0.kk": np.ones(4)})
+
+
+def test_a_layer_too_many_is_no_layer():
+    with pytest.raises(CheckpointError, match=r"tensor model\.layers\.2\.q is in no row"):
+        load(tensors() | {"model.layers.2.q": np.ones((4, 4))})
+
+
+def test_every_single_missing_tensor_is_noticed():
+    for name in tensors():
+        with pytest.raises(CheckpointError, match=rf"tensor {name} is missing"):
+            load({k: v for k, v in tensors().items() if k != name})
+
+
+def test_one_weight_under_two_spellings():
+    with pytest.raises(CheckpointError, match=r"base\.extra and model\.extra are the same weight, 'only_hf'"):
+        load(tensors() | {"base.extra": np.ones(3)})
+
+
+def test_parts_that_cannot_be_stacked():
+    with pytest.raises(CheckpointError, match=r"model\.layers\.0\.k: has shape \[2, 5\]"):
+        load(tensors() | {"model.layers.0.k": np.ones((2, 5))})

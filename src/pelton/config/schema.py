@@ -1,0 +1,130 @@
+"""Every setting of Pelton. A field is the flag, the key in the file, the row in the documentation and the check.
+
+Invariant: a field's name is unique over all sections, so a flag needs no section. A component receives its own section
+and never the whole. Values marked `auto` are filled by `resolve`; a component never sees them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from pelton.config.env import LOG_LEVELS
+from pelton.config.knob import Setting, get_settings, knob
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Which model, and how it is read."""
+
+    model: str = knob("", "A directory, a .gguf file, a Hugging Face repo id, or 'demo'.", is_positional=True)
+    served_model_name: tuple[str, ...] = knob(
+        (), "Names clients may use for the model; the first one appears in answers and metrics.", auto=True
+    )
+    tokenizer: str | None = knob(None, "Directory or file of the tokenizer, if it is not the model's own.")
+    chat_template: str | None = knob(None, "File with a Jinja chat template, in place of the model's own.")
+    generation_config: str = knob(
+        "auto", "Sampling defaults: the model's own, or neutral ones.", choices=("auto", "neutral")
+    )
+    dtype: str = knob("auto", "Arithmetic between ops.", choices=("float32", "float64"), auto=True)
+    exact: bool = knob(False, "Keep activations in 16 or 32 bits where 8-bit ones would be faster.")
+    max_model_len: int = knob(
+        0, "Longest request, prompt and output together.", unit="tokens", minimum=1, maximum=2**24, auto=True
+    )
+    seed: int = knob(0, "Seed of requests that bring none of their own.", minimum=0, maximum=2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """The memory for keys and values."""
+
+    block_size: int = knob(0, "Tokens held by one KV block.", unit="tokens", choices=(8, 16, 32, 64, 128), auto=True)
+    kv_cache_memory_bytes: int = knob(
+        0, "Memory for keys and values.", unit="bytes", minimum=1, maximum=2**50, auto=True
+    )
+    num_blocks: int = knob(0, "KV blocks in the pool.", is_derived=True, auto=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """What goes into one step."""
+
+    max_num_requests: int = knob(
+        0, "Requests that run at the same time.", minimum=1, maximum=4096, alias=("max_num_seqs",), auto=True
+    )
+    max_num_batched_tokens: int = knob(
+        0, "Tokens computed in one step.", unit="tokens", minimum=1, maximum=2**20, auto=True
+    )
+    max_prefill_chunk: int = knob(
+        0, "Prompt tokens of one request computed in one step.", unit="tokens", minimum=1, maximum=2**20, auto=True
+    )
+    scheduling_policy: str = knob(
+        "fcfs", "Order of waiting requests: by arrival, or by priority first.", choices=("fcfs", "priority")
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerConfig:
+    """What computes."""
+
+    backend: str = knob("auto", "Where plans run.", choices=("cpu", "reference"), auto=True)
+    num_threads: int = knob(0, "Threads that compute.", minimum=1, maximum=1024, auto=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The HTTP border."""
+
+    host: str = knob("127.0.0.1", "Address to listen on; 0.0.0.0 is every network interface.")
+    port: int = knob(8000, "Port to listen on; 0 takes a free one.", minimum=0, maximum=65535)
+    api_key: str | None = knob(
+        None, "Key that clients must send. Guards everything but the health routes.", is_secret=True
+    )
+    root_path: str = knob("", "Path prefix that a proxy in front strips.")
+    allowed_origins: tuple[str, ...] = knob((), "Web origins that browsers may call from (CORS).")
+    shutdown_timeout_s: float = knob(
+        30.0, "How long live requests may run on after SIGTERM.", unit="seconds", minimum=0, maximum=86400
+    )
+    max_body_bytes: int = knob(8 * 2**20, "Largest request body.", unit="bytes", minimum=1024, maximum=2**31)
+    max_num_queued_requests: int = knob(
+        1024, "Requests that may wait; more are answered with 503.", minimum=0, maximum=2**20,
+        alias=("max_num_queued_reqs",),
+    )  # fmt: skip
+    max_logprobs: int = knob(20, "Most likely tokens that a request may ask for.", minimum=0, maximum=1024)
+    ignore_unknown_fields: bool = knob(False, "Warn about unknown request fields instead of refusing the request.")
+    docs_page: bool = knob(True, "Serve /docs and /openapi.json.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """What is written to stderr."""
+
+    log_level: str = knob("info", "Least important message that is written.", choices=LOG_LEVELS)
+    log_format: str = knob("text", "Lines for people, or one JSON object per line.", choices=("text", "json"))
+    access_log: bool = knob(True, "One line for each HTTP request.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The complete configuration: every value decided. Made by `resolve` only."""
+
+    model: ModelConfig = field(default_factory=ModelConfig)
+    cache: CacheConfig = field(default_factory=CacheConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    runner: RunnerConfig = field(default_factory=RunnerConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    log: LogConfig = field(default_factory=LogConfig)
+
+
+SECTIONS: Final[dict[str, type]] = {
+    "model": ModelConfig,
+    "cache": CacheConfig,
+    "scheduler": SchedulerConfig,
+    "runner": RunnerConfig,
+    "server": ServerConfig,
+    "log": LogConfig,
+}
+SETTINGS: Final[dict[str, Setting]] = {
+    s.name: s for name, schema in SECTIONS.items() for s in get_settings(name, schema)
+}
+ALIASES: Final[dict[str, str]] = {alias: s.name for s in SETTINGS.values() for alias in s.knob.alias}

@@ -35,6 +35,8 @@ DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
         "heads": shape.heads,
         "layer_norm": norm.layer_norm,
         "linear": linear.linear,
+        "linear_add": linear.linear_add,
+        "linear_gated": linear.linear_gated,
         "rms_norm": norm.rms_norm,
         "rotary": rotary.rotary,
         "scale": elementwise.scale,

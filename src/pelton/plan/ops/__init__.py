@@ -8,6 +8,8 @@ from pelton.plan.ops.gated import gated
 from pelton.plan.ops.heads import heads
 from pelton.plan.ops.layer_norm import layer_norm
 from pelton.plan.ops.linear import linear
+from pelton.plan.ops.linear_add import linear_add
+from pelton.plan.ops.linear_gated import linear_gated
 from pelton.plan.ops.rms_norm import rms_norm
 from pelton.plan.ops.rotary import rotary
 from pelton.plan.ops.scale import scale
@@ -24,6 +26,8 @@ __all__ = [
     "heads",
     "layer_norm",
     "linear",
+    "linear_add",
+    "linear_gated",
     "rms_norm",
     "rotary",
     "scale",

@@ -9,7 +9,10 @@ line is read once per group. Softmax in float32 in fixed tiles: the sum does not
 
 from __future__ import annotations
 
-from pelton.plan.plan import Value
+import numpy as np
+
+from pelton.plan.op_spec import Case, Cost, OpSpec, Sizes, normal
+from pelton.plan.plan import Node, Value
 from pelton.plan.recorder import Recorder
 
 
@@ -30,3 +33,48 @@ def attention(
     y = p.value((q_THD.shape[0], num_heads * int(v_TKD.shape[2])))
     p.record("attention", (q_THD, k_TKD, v_TKD), (), (y,), layer=layer, scale=scale, window=window, softcap=softcap)
     return y
+
+
+def sample(rng: np.random.Generator) -> tuple[Case, ...]:
+    """One head and groups, head sizes that are multiples of nothing, windows below and above the context, caps."""
+    cases: tuple[tuple[int, int, int, int, float, int | None, float | None], ...] = (
+        (1, 1, 1, 16, 0.25, None, None),
+        (23, 4, 4, 20, 0.3, None, None),
+        (41, 14, 2, 64, 0.125, None, None),
+        (30, 6, 3, 10, 0.5, 5, None),
+        (30, 4, 1, 32, 1.0, None, 4.0),
+        (33, 8, 2, 48, 0.4, 64, 2.0),
+        (9, 3, 1, 8, 6.0, 1, None),
+    )
+    return tuple(
+        Case(
+            name=f"T={t} H={h} K={k} D={d} window={window} softcap={softcap}",
+            inputs=(normal(rng, t, h, d), normal(rng, t, k, d), normal(rng, t, k, d)),
+            attributes={"layer": 0, "scale": scale, "window": window, "softcap": softcap},
+        )
+        for t, h, k, d, scale, window, softcap in cases
+    )
+
+
+def cost(node: Node, sizes: Sizes) -> Cost:
+    """Each key and value of the context that some token sees is read once per request and step."""
+    q_THD, k_TKD, v_TKD = node.inputs
+    window = node.attribute("window")
+    per_token = int(k_TKD.shape[1]) * (int(k_TKD.shape[2]) + int(v_TKD.shape[2])) * sizes.kv_value_bytes
+    per_score = 2 * int(q_THD.shape[1]) * (int(k_TKD.shape[2]) + int(v_TKD.shape[2]))
+    num_read, num_scores = 0, 0
+    for computed, new in sizes.requests:
+        reach = computed + new if not isinstance(window, int) else window
+        num_read += computed + new - max(0, computed - reach + 1) if new else 0
+        num_scores += sum(min(position + 1, reach) for position in range(computed, computed + new))
+    num_bytes = sizes.moved_bytes(node) + (sizes.num_tokens + num_read) * per_token
+    return Cost(num_bytes, num_scores * per_score)
+
+
+SPEC = OpSpec(
+    name="attention",
+    record=attention,
+    tolerance={"float32": 1e-5, "bfloat16": 2e-2, "int8": 2e-2},
+    sample=sample,
+    cost=cost,
+)

@@ -6,6 +6,9 @@ Cost: 2 values moved and 4 operations per element.
 
 from __future__ import annotations
 
+import numpy as np
+
+from pelton.plan.op_spec import Case, OpSpec, elementwise, normal
 from pelton.plan.plan import Value, WeightRef
 from pelton.plan.recorder import Recorder
 
@@ -16,3 +19,27 @@ def rms_norm(p: Recorder, x: Value, weight_E: WeightRef | None, eps: float) -> V
     y = p.value(x.shape)
     p.record("rms_norm", (x,), (weight_E,), (y,), eps=eps)
     return y
+
+
+def sample(rng: np.random.Generator) -> tuple[Case, ...]:
+    """With and without weight, per token and per head; values so small that eps counts."""
+    return (
+        Case(name="weight", inputs=(normal(rng, 9, 37),), weights=(normal(rng, 37),), attributes={"eps": 1e-6}),
+        Case(name="no weight", inputs=(normal(rng, 1, 64),), weights=(None,), attributes={"eps": 1e-5}),
+        Case(name="heads", inputs=(normal(rng, 3, 4, 12),), weights=(normal(rng, 12),), attributes={"eps": 1e-6}),
+        Case(
+            name="small",
+            inputs=(normal(rng, 2, 37, deviation=1e-3),),
+            weights=(normal(rng, 37),),
+            attributes={"eps": 1e-5},
+        ),
+    )
+
+
+SPEC = OpSpec(
+    name="rms_norm",
+    record=rms_norm,
+    tolerance={"float32": 2e-6, "bfloat16": 1e-2, "int8": 1e-2},
+    sample=sample,
+    cost=elementwise(4),
+)

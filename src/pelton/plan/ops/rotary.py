@@ -7,6 +7,9 @@ Dimensions from r on pass unchanged. Cost: 2 values moved and 6 operations per e
 
 from __future__ import annotations
 
+import numpy as np
+
+from pelton.plan.op_spec import Case, OpSpec, elementwise, normal
 from pelton.plan.plan import Value
 from pelton.plan.recorder import Recorder
 
@@ -17,3 +20,28 @@ def rotary(p: Recorder, x_THD: Value, inv_freq: tuple[float, ...], attention_fac
     y_THD = p.value(x_THD.shape)
     p.record("rotary", (x_THD, p.positions), (), (y_THD,), inv_freq=inv_freq, attention_factor=attention_factor)
     return y_THD
+
+
+def sample(rng: np.random.Generator) -> tuple[Case, ...]:
+    """Whole and partial heads, one dimension pair, late positions, an attention factor."""
+    cases: list[Case] = []
+    for dim, pairs, first, factor in ((16, 8, 0, 1.0), (20, 6, 3, 1.0), (6, 1, 0, 1.3), (32, 16, 90, 0.8)):
+        inv_freq = tuple(float(f) for f in 10000.0 ** -(np.arange(pairs) / pairs))
+        cases.append(
+            Case(
+                name=f"D={dim} pairs={pairs} position={first} factor={factor}",
+                inputs=(normal(rng, 5, 3, dim),),
+                attributes={"inv_freq": inv_freq, "attention_factor": factor},
+                first_position=first,
+            )
+        )
+    return tuple(cases)
+
+
+SPEC = OpSpec(
+    name="rotary",
+    record=rotary,
+    tolerance={"float32": 1e-5, "bfloat16": 1e-2, "int8": 1e-2},
+    sample=sample,
+    cost=elementwise(6),
+)

@@ -37,9 +37,8 @@ Activation make_activation(ActivationKind kind, int64_t num_rows, int64_t k, voi
 void quantize_rows(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
                    int64_t row_end) {
   switch (isa()) {
-#if defined(PELTON_VECTOR_KERNELS)
+#if defined(__x86_64__)
     case Isa::Avx512: return quantize_rows_avx512(activation, x, x_stride, row_begin, row_end);
-    case Isa::Avx2: return quantize_rows_avx2(activation, x, x_stride, row_begin, row_end);
 #endif
     default: return quantize_rows_generic(activation, x, x_stride, row_begin, row_end);
   }

@@ -28,6 +28,15 @@ static inline Scratch split_scratch(void* scratch) {
   return {bytes, reinterpret_cast<float*>(bytes + kExpandedBytes)};
 }
 
+static inline __attribute__((always_inline)) void write_row(int num_channels, const float* sums, const float* bias,
+                                                            const float* residual, float* y) {
+  if (residual == nullptr) {
+    for (int i = 0; i < num_channels; ++i) y[i] = sums[i] + bias[i];
+  } else {
+    for (int i = 0; i < num_channels; ++i) y[i] = (sums[i] + bias[i]) + residual[i];
+  }
+}
+
 // y = sums + bias + residual for rows [first_row, first_row + num_rows).
 static inline void write_outputs(const Linear& linear, int strip, int64_t first_row, int64_t num_rows,
                                  const float* sums) {
@@ -37,11 +46,12 @@ static inline void write_outputs(const Linear& linear, int strip, int64_t first_
   if (linear.bias != nullptr) std::memcpy(bias, linear.bias + channel, sizeof(float) * num_channels);
   for (int64_t row = first_row; row < first_row + num_rows; ++row, sums += kStripChannels) {
     float* y = linear.y + row * linear.y_stride + channel;
-    if (linear.residual != nullptr) {
-      const float* residual = linear.residual + row * linear.residual_stride + channel;
-      for (int i = 0; i < num_channels; ++i) y[i] = (sums[i] + bias[i]) + residual[i];
+    const float* residual =
+        linear.residual == nullptr ? nullptr : linear.residual + row * linear.residual_stride + channel;
+    if (num_channels == kStripChannels) {
+      write_row(kStripChannels, sums, bias, residual, y);
     } else {
-      for (int i = 0; i < num_channels; ++i) y[i] = sums[i] + bias[i];
+      write_row(num_channels, sums, bias, residual, y);
     }
   }
 }

@@ -1,0 +1,232 @@
+// One slab (64 channels x 128 k) of an integer weight times a few rows, added to their sums.
+//
+// Two shapes of the same arithmetic, so that every row gets the same bits from either:
+//   wide     1-3 rows x 64 channels: reads the slab in the order it lies in, which the hardware prefetcher follows
+//   narrow   up to 12 rows x 16 channels at a time: an integer vector is unpacked once for all rows. Prefetches the slab
+//            after the next into L2, spread over the multiplies (the hardware prefetcher sees too few misses here, and
+//            a prefetch into L1 stalls the stores). May also store the expanded bytes and float scales for other rows.
+//
+// Per row and 16 channels a tile costs 8 vpdpbusd and 2 multiplies (3 with minima or two halves), all on the same two
+// ports: 80 % (72 %) of the vpdpbusd rate is the ceiling.
+//
+// These functions must not be inlined: gcc 12 then keeps accumulator arrays in memory.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "linear/weights_avx512.h"
+
+namespace pelton {
+namespace {
+
+struct Slab {
+  const uint8_t* tiles;
+  const uint8_t* super;  // d and dmin of the super-block that the slab is in
+  const uint8_t* ahead;  // what to prefetch
+  int num_tiles;         // 1 to 4
+};
+
+struct RowBlock {
+  const int8_t* values;  // [row][128]
+  const float* scales;   // [row][4]
+  const int32_t* sums;   // negated; [row][4] per 32 k, or [row][8] per 16 k
+  float* totals;         // [row][64]
+};
+
+// The layout of a tile whose integers are bytes and whose scales are floats.
+constexpr Layout expanded_layout(const Layout& layout) {
+  const ScaleForm form = has_halves(layout.form) ? (has_min(layout.form) ? ScaleForm::FloatMin16 : ScaleForm::Float16)
+                                                 : (has_min(layout.form) ? ScaleForm::FloatMin32 : ScaleForm::Float32);
+  return {8, form, layout.zero_shift};
+}
+
+// Two scales per tile need a third set of registers, so fewer rows fit.
+constexpr int max_wide_rows(const Layout& layout) { return has_halves(layout.form) ? 2 : 3; }
+constexpr int max_narrow_rows(const Layout& layout) { return has_halves(layout.form) ? 8 : 12; }
+
+PELTON_INLINE __m512i broadcast_dword(const void* from) {
+  int32_t value;
+  __builtin_memcpy(&value, from, 4);
+  return _mm512_set1_epi32(value);
+}
+
+// The int32 sum of a row starts with what its zero point contributes.
+template <Layout layout>
+PELTON_INLINE __m512i first_dot(const int32_t* negated_sum) {
+  if constexpr (layout.zero_shift == 0) return _mm512_setzero_si512();
+  return _mm512_slli_epi32(_mm512_set1_epi32(*negated_sum), layout.zero_shift);
+}
+
+// Where the negated sum of row r, tile t, half h is.
+template <Layout layout>
+constexpr int sum_index(int row, int tile, int half) {
+  return has_halves(layout.form) ? row * 2 * kSlabTiles + 2 * tile + half : row * kSlabTiles + tile;
+}
+
+// value (+)= scale * dot + min * negated_sum
+template <Layout layout>
+PELTON_INLINE __m512 add_dot(__m512 value, int half, __m512i dot, __m512 scale, __m512 minimum, const int32_t* negated_sum) {
+  const __m512 dot_float = _mm512_cvtepi32_ps(dot);
+  value = half == 0 ? _mm512_mul_ps(scale, dot_float) : _mm512_fmadd_ps(scale, dot_float, value);
+  if constexpr (has_min(layout.form)) {
+    value = _mm512_fmadd_ps(minimum, _mm512_cvtepi32_ps(_mm512_set1_epi32(*negated_sum)), value);
+  }
+  return value;
+}
+
+template <Layout layout, int num_rows>
+__attribute__((noinline)) void multiply_wide(const Slab& slab, const RowBlock& rows) {
+  constexpr int num_halves = has_halves(layout.form) ? 2 : 1;
+  constexpr int half_groups = kIntegerLines / num_halves;
+  const uint8_t* tile = slab.tiles;
+  const uint8_t* super = slab.super;
+  const int8_t* values = rows.values;
+  const float* x_scales = rows.scales;
+  const int32_t* x_sums = rows.sums;
+  __m512 totals[num_rows][4], value[num_rows][4];
+#pragma GCC unroll 4
+  for (int r = 0; r < num_rows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) totals[r][c] = _mm512_load_ps(rows.totals + r * kStripChannels + 16 * c);
+  }
+#pragma GCC unroll 1
+  for (int t = slab.num_tiles; t > 0; --t) {
+#pragma GCC unroll 2
+    for (int half = 0; half < num_halves; ++half) {
+      __m512i dots[num_rows][4];
+#pragma GCC unroll 4
+      for (int r = 0; r < num_rows; ++r) {
+        const __m512i start = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; ++c) dots[r][c] = start;
+      }
+#pragma GCC unroll 8
+      for (int kgroup = half * half_groups; kgroup < (half + 1) * half_groups; ++kgroup) {
+        __m512i x[num_rows];
+#pragma GCC unroll 4
+        for (int r = 0; r < num_rows; ++r) x[r] = broadcast_dword(values + r * kSlabSize + 4 * kgroup);
+#pragma GCC unroll 4
+        for (int c = 0; c < 4; ++c) {
+          const __m512i q = load_integers<layout>(tile, kgroup, c);
+#pragma GCC unroll 4
+          for (int r = 0; r < num_rows; ++r) dots[r][c] = _mm512_dpbusd_epi32(dots[r][c], q, x[r]);
+        }
+      }
+#pragma GCC unroll 4
+      for (int c = 0; c < 4; ++c) {
+        const __m512 scale = load_scale<layout.form>(tile + integer_bytes(layout), super, half, c);
+        __m512 minimum = scale;
+        if constexpr (has_min(layout.form)) minimum = load_min<layout.form>(tile + integer_bytes(layout), super, half, c);
+#pragma GCC unroll 4
+        for (int r = 0; r < num_rows; ++r) {
+          value[r][c] = add_dot<layout>(value[r][c], half, dots[r][c], scale, minimum, x_sums + sum_index<layout>(r, 0, half));
+          if (half == num_halves - 1) {
+            totals[r][c] = _mm512_fmadd_ps(value[r][c], _mm512_set1_ps(x_scales[r * kSlabTiles]), totals[r][c]);
+          }
+        }
+      }
+    }
+    tile += tile_bytes(layout);
+    values += kTileSize;
+    x_scales += 1;
+    x_sums += num_halves;
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < num_rows; ++r) {
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) _mm512_store_ps(rows.totals + r * kStripChannels + 16 * c, totals[r][c]);
+  }
+}
+
+enum class NarrowMode { Plain, Prefetch, PrefetchAndExpand };
+
+template <Layout layout, int num_rows, NarrowMode mode>
+__attribute__((noinline)) void multiply_narrow(const Slab& slab, const RowBlock& rows, uint8_t* expanded_slab) {
+  constexpr int num_halves = has_halves(layout.form) ? 2 : 1;
+  constexpr int half_groups = kIntegerLines / num_halves;
+  constexpr Layout expanded_tile = expanded_layout(layout);
+  constexpr int prefetch_lines = (tile_bytes(layout) + 4 * 64 - 1) / (4 * 64);  // per tile and column
+  const uint8_t* ahead = slab.ahead;
+#pragma GCC unroll 1
+  for (int c = 0; c < 4; ++c) {
+    const uint8_t* tile = slab.tiles;
+    uint8_t* expanded = expanded_slab;
+    const int8_t* values = rows.values;
+    const float* x_scales = rows.scales;
+    const int32_t* x_sums = rows.sums;
+    __m512 totals[num_rows], value[num_rows];
+#pragma GCC unroll 16
+    for (int r = 0; r < num_rows; ++r) totals[r] = _mm512_load_ps(rows.totals + r * kStripChannels + 16 * c);
+#pragma GCC unroll 1
+    for (int t = slab.num_tiles; t > 0; --t) {
+#pragma GCC unroll 2
+      for (int half = 0; half < num_halves; ++half) {
+        __m512i dots[num_rows];
+#pragma GCC unroll 16
+        for (int r = 0; r < num_rows; ++r) dots[r] = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
+#pragma GCC unroll 8
+        for (int kgroup = half * half_groups; kgroup < (half + 1) * half_groups; ++kgroup) {
+          const __m512i q = load_integers<layout>(tile, kgroup, c);
+          if constexpr (mode == NarrowMode::PrefetchAndExpand) {
+            _mm512_store_si512(expanded + kgroup * kLineBytes + 64 * c, q);
+          }
+          if constexpr (mode != NarrowMode::Plain) {
+#pragma GCC unroll 2
+            for (int i = kgroup; i < prefetch_lines; i += kIntegerLines) {
+              _mm_prefetch(reinterpret_cast<const char*>(ahead) + 64 * i, _MM_HINT_T1);
+            }
+          }
+#pragma GCC unroll 16
+          for (int r = 0; r < num_rows; ++r) {
+            dots[r] = _mm512_dpbusd_epi32(dots[r], q, broadcast_dword(values + r * kSlabSize + 4 * kgroup));
+          }
+        }
+        const __m512 scale = load_scale<layout.form>(tile + integer_bytes(layout), slab.super, half, c);
+        __m512 minimum = scale;
+        if constexpr (has_min(layout.form)) minimum = load_min<layout.form>(tile + integer_bytes(layout), slab.super, half, c);
+        if constexpr (mode == NarrowMode::PrefetchAndExpand) {
+          float* scales = reinterpret_cast<float*>(expanded + integer_bytes(expanded_tile)) + half * kStripChannels + 16 * c;
+          _mm512_store_ps(scales, scale);
+          if constexpr (has_min(layout.form)) _mm512_store_ps(scales + num_halves * kStripChannels, minimum);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < num_rows; ++r) {
+          value[r] = add_dot<layout>(value[r], half, dots[r], scale, minimum, x_sums + sum_index<layout>(r, 0, half));
+          if (half == num_halves - 1) {
+            totals[r] = _mm512_fmadd_ps(value[r], _mm512_set1_ps(x_scales[r * kSlabTiles]), totals[r]);
+          }
+        }
+      }
+      tile += tile_bytes(layout);
+      expanded += tile_bytes(expanded_tile);
+      ahead += 64 * prefetch_lines;
+      values += kTileSize;
+      x_scales += 1;
+      x_sums += num_halves;
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < num_rows; ++r) _mm512_store_ps(rows.totals + r * kStripChannels + 16 * c, totals[r]);
+  }
+}
+
+using WideKernel = void (*)(const Slab&, const RowBlock&);
+using NarrowKernel = void (*)(const Slab&, const RowBlock&, uint8_t*);
+
+// Entry i multiplies i + 1 rows.
+template <Layout layout>
+constexpr auto wide_kernels() {
+  return []<int... rows>(std::integer_sequence<int, rows...>) {
+    return std::array<WideKernel, sizeof...(rows)>{multiply_wide<layout, rows + 1>...};
+  }(std::make_integer_sequence<int, max_wide_rows(layout)>{});
+}
+
+template <Layout layout, NarrowMode mode>
+constexpr auto narrow_kernels() {
+  return []<int... rows>(std::integer_sequence<int, rows...>) {
+    return std::array<NarrowKernel, sizeof...(rows)>{multiply_narrow<layout, rows + 1, mode>...};
+  }(std::make_integer_sequence<int, max_narrow_rows(layout)>{});
+}
+
+}  // namespace
+}  // namespace pelton

@@ -1,0 +1,93 @@
+// Reading packed integers and scales into 512-bit registers: 16 channels x 4 k of integers, or 16 channels' scales.
+//
+// All bit work here runs beside vpdpbusd on other ports of Zen 4; multiplies would not.
+#pragma once
+
+#include "linear/intrinsics.h"
+
+#include "linear/layout.h"
+
+namespace pelton {
+namespace {
+
+#define PELTON_INLINE __attribute__((always_inline)) inline
+
+// Bits of `a` where `mask` is set, of `b` elsewhere.
+PELTON_INLINE __m512i select(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }
+
+// q of k group `kgroup` for channels [16 * column, +16): unsigned bytes.
+template <Layout layout>
+PELTON_INLINE __m512i load_integers(const uint8_t* tile, int kgroup, int column) {
+  const auto line = [tile, column](int i) { return _mm512_load_si512(tile + i * kLineBytes + column * 64); };
+  if constexpr (layout.bits == 8) {
+    return line(kgroup);
+  } else if constexpr (layout.bits == 4) {
+    const __m512i pair = line(kgroup / 2);
+    return _mm512_and_si512(kgroup % 2 == 0 ? pair : _mm512_srli_epi16(pair, 4), _mm512_set1_epi8(15));
+  } else if constexpr (layout.bits == 5) {
+    const __m512i low5 = _mm512_set1_epi8(31), low3 = _mm512_set1_epi8(7);
+    if (kgroup < 5) return _mm512_and_si512(line(kgroup), low5);
+    if (kgroup < 7) {
+      const int first = 2 * (kgroup - 5);
+      const __m512i q = select(low3, _mm512_srli_epi16(line(first), 5), _mm512_srli_epi16(line(first + 1), 3));
+      return _mm512_and_si512(q, low5);
+    }
+    const __m512i line3 = line(3);
+    const __m512i upper = select(_mm512_set1_epi8(32), line(1), _mm512_add_epi8(line3, line3));
+    const __m512i q = select(low3, _mm512_srli_epi16(line(4), 5), _mm512_srli_epi16(upper, 2));
+    return _mm512_and_si512(q, low5);
+  } else {
+    const __m512i low6 = _mm512_set1_epi8(63);
+    if (kgroup < 6) return _mm512_and_si512(line(kgroup), low6);
+    const int first = kgroup == 6 ? 0 : 3;
+    const __m512i low = select(_mm512_set1_epi8(3), _mm512_srli_epi16(line(first), 6), _mm512_srli_epi16(line(first + 1), 4));
+    const __m512i q = select(_mm512_set1_epi8(15), low, _mm512_srli_epi16(line(first + 2), 2));
+    return _mm512_and_si512(q, low6);
+  }
+}
+
+PELTON_INLINE __m512 load_halves(const uint8_t* halves, int channel) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(halves + 2 * channel)));
+}
+
+template <bool is_signed>
+PELTON_INLINE __m512 load_bytes(const uint8_t* bytes, int channel) {
+  const __m128i packed = _mm_load_si128(reinterpret_cast<const __m128i*>(bytes + channel));
+  return _mm512_cvtepi32_ps(is_signed ? _mm512_cvtepi8_epi32(packed) : _mm512_cvtepu8_epi32(packed));
+}
+
+PELTON_INLINE __m512 load_floats(const uint8_t* floats, int channel) {
+  return _mm512_load_ps(reinterpret_cast<const float*>(floats) + channel);
+}
+
+// Scale of channels [16 * column, +16) for the first or second 16 k of a tile (`half`; 0 where there is one per 32).
+template <ScaleForm form>
+PELTON_INLINE __m512 load_scale(const uint8_t* scales, const uint8_t* super, int half, int column) {
+  const int channel = 16 * column;
+  if constexpr (form == ScaleForm::Half32 || form == ScaleForm::HalfMin32) {
+    return load_halves(scales, channel);
+  } else if constexpr (is_super(form)) {
+    const __m512 integer = load_bytes<form == ScaleForm::Super16>(scales + half * kStripChannels, channel);
+    return _mm512_mul_ps(load_halves(super, channel), integer);
+  } else {
+    return load_floats(scales, half * kStripChannels + channel);
+  }
+}
+
+// The minimum that is subtracted; only for forms that have one.
+template <ScaleForm form>
+PELTON_INLINE __m512 load_min(const uint8_t* scales, const uint8_t* super, int half, int column) {
+  const int channel = 16 * column;
+  const int num_halves = has_halves(form) ? 2 : 1;
+  if constexpr (form == ScaleForm::HalfMin32) {
+    return load_halves(scales, kStripChannels + channel);
+  } else if constexpr (is_super(form)) {
+    const __m512 integer = load_bytes<false>(scales + (num_halves + half) * kStripChannels, channel);
+    return _mm512_mul_ps(load_halves(super, kStripChannels + channel), integer);
+  } else {
+    return load_floats(scales, (num_halves + half) * kStripChannels + channel);
+  }
+}
+
+}  // namespace
+}  // namespace pelton

@@ -6,7 +6,7 @@ checked beyond its type: the checks stand where the values are used. Sources: th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,10 @@ class GgufTokenizerSource:
     flags: Mapping[str, bool]
     """`add_bos_token`, `add_eos_token`, `add_space_prefix`, `remove_extra_whitespaces`: those the file has."""
     chat_template: str | None
+    precompiled_charsmap: bytes = b""
+    """SentencePiece's compiled Unicode table, or empty."""
+    chat_templates: Mapping[str, str] = field(default_factory=dict)
+    """`tokenizer.chat_template.<name>` by name, without the default one."""
 
 
 TokenizerSource = HfTokenizerSource | GgufTokenizerSource

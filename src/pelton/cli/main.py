@@ -1,0 +1,130 @@
+"""The program `pelton`: finds the command, runs it, and turns every error into one line and an exit code.
+
+Invariant: a command's module is imported only when that command runs, so `pelton --help` costs no more than click.
+Exit codes: 0 done, 2 wrong use, the error class's own for what Pelton raises, 130 interrupted, 141 reader gone.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+
+import click
+
+from pelton.errors import EngineError, InternalError, nearest
+
+EXIT_INTERRUPTED: Final = 130
+EXIT_BROKEN_PIPE: Final = 141
+
+
+class Entry(NamedTuple):
+    """A command: where it lives, and the line of it in --help, which must not need its module."""
+
+    target: str  # module:attribute
+    help: str
+
+
+COMMANDS: Final[dict[str, Entry]] = {
+    "serve": Entry("pelton.cli.serve:serve", "Serve a model over the OpenAI API."),
+    "chat": Entry("pelton.cli.chat:chat", "Chat with a served model."),
+    "complete": Entry("pelton.cli.complete:complete", "Complete text with a served model."),
+    "run": Entry("pelton.cli.run:run", "Run prompts from a file, without a server."),
+    "models": Entry("pelton.cli.models:models", "List, download and find models."),
+    "config": Entry("pelton.cli.config:config", "Print every setting with its reason."),
+    "doctor": Entry("pelton.cli.doctor:doctor", "Look at this machine, and at what a model would use of it."),
+    "bench": Entry("pelton.bench.cli:bench", "Measure speed."),
+    "eval": Entry("pelton.bench.eval_cli:evaluate", "Measure fidelity to the reference."),
+    "version": Entry("pelton.cli.version:version", "Print the version."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed."""
+
+    def __init__(self, *args: Any, entries: dict[str, Entry] | None = None, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._entries = COMMANDS if entries is None else entries
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the table."""
+        return list(self._entries)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself; imports its module."""
+        if cmd_name not in self._entries:
+            return None
+        module_name, _, attribute = self._entries[cmd_name].target.partition(":")
+        command = getattr(importlib.import_module(module_name), attribute)
+        assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command to run, or a UsageError with the nearest name."""
+        if args[0] not in self._entries and not args[0].startswith("-"):
+            raise click.UsageError(f"{args[0]!r} is not a command. {nearest(args[0], self._entries)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in --help, made from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self._entries.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="pelton", message="pelton %(version)s")
+def pelton() -> None:
+    """Pelton, an LLM inference engine. `pelton serve MODEL` is where to start; MODEL can be 'demo'."""
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code. Never raises what a user can cause."""
+    return run_guarded(lambda: pelton.main(args=args, prog_name="pelton", standalone_mode=False))
+
+
+def run_guarded(action: Callable[[], Any]) -> int:
+    """The exit code of `action`: errors become one line on stderr."""
+    try:
+        result = action()
+        sys.stdout.flush()
+    except click.exceptions.Exit as error:
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone. Python would complain once more when it flushes at exit, so stdout goes nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_BROKEN_PIPE
+    except click.UsageError as error:
+        return _report(describe_usage_error(error), 2)
+    except click.ClickException as error:
+        return _report(error.format_message(), error.exit_code)
+    except EngineError as error:
+        more = " Please report this." if isinstance(error, InternalError) else ""
+        return _report(f"{error}{more}", error.exit_code)
+    return result if isinstance(result, int) else 0
+
+
+def describe_usage_error(error: click.UsageError) -> str:
+    """One sentence or two on what is wrong with the command line, with the nearest flag where one is unknown."""
+    if isinstance(error, click.NoSuchOption):
+        known = [name for p in (error.ctx.command.params if error.ctx else []) for name in (*p.opts, *p.secondary_opts)]
+        flags = [name for name in known if name.startswith("--")] + ["--help"]
+        return f"{error.option_name}: not a known flag. {nearest(error.option_name, flags)}"
+    command = error.ctx.command_path if error.ctx else "pelton"
+    message = error.format_message().rstrip(".")
+    return (
+        error.format_message()
+        if "Did you mean" in message or "Known:" in message
+        else f"{message}. See {command} --help."
+    )
+
+
+def _report(message: str, exit_code: int) -> int:
+    line = " ".join(message.split())
+    print(f"pelton: error: {line}", file=sys.stderr)
+    return exit_code

@@ -131,6 +131,7 @@ class AsyncLLM:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> AsyncGenerator[Generation]:
         """Yield the growing answers to a conversation. By default an answer may fill the rest of the context."""
@@ -139,14 +140,15 @@ class AsyncLLM:
             messages,
             tools=tools,
             add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
             variables=chat_template_kwargs or {},
         )
-        text, token_ids = await render_conversation(engine, conversation)
+        prompt = await render_conversation(engine, conversation)
         sampling = sampling_params or self._default_sampling(engine, max_tokens=None)
-        generations = self.generate({"prompt_token_ids": token_ids}, sampling, request_id)
+        generations = self.generate(prompt.token_ids, sampling, request_id)
         async with aclosing(generations):
             async for generation in generations:
-                yield replace(generation, prompt=text)
+                yield replace(generation, prompt=prompt.text)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """The token ids of `text`."""

@@ -1,12 +1,11 @@
-"""A conversation becomes token ids: messages checked, template rendered, text tokenized.
+"""A conversation becomes token ids: messages checked, then rendered and tokenized by the model's own.
 
 Invariant: the client can set a template's variables but never what rendering itself passes (messages, tools, ...).
-Rendering runs in the template worker, waited for on a thread; the event loop never blocks.
+Rendering is waited for on a thread; the event loop never blocks.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,10 +13,13 @@ from typing import Any
 from pelton.api.messages import parse_messages, parse_tools
 from pelton.api.text_engine import TextEngine
 from pelton.errors import RequestError
+from pelton.tokenization.chat import Prompt as ChatPrompt
+from pelton.tokenization.chat_template import RESERVED_VARIABLES as TEMPLATE_VARIABLES
 
+# On top of those that rendering passes itself: names that the tokenizer fills, and switches of other engines.
 RESERVED_VARIABLES = (
-    "messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "bos_token", "eos_token",
-    "chat_template", "tokenize", "raise_exception", "strftime_now",
+    *sorted(TEMPLATE_VARIABLES), "documents", "continue_final_message", "bos_token", "eos_token", "unk_token",
+    "pad_token", "chat_template", "tokenize",
 )  # fmt: skip
 
 
@@ -28,6 +30,7 @@ class Conversation:
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None = None
     add_generation_prompt: bool = True
+    continue_final_message: bool = False
     variables: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
@@ -37,6 +40,7 @@ class Conversation:
         *,
         tools: Sequence[Any] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         variables: Mapping[str, Any] | None = None,
     ) -> Conversation:
         """From what a client sent. Raises RequestError."""
@@ -49,27 +53,19 @@ class Conversation:
             messages=parse_messages(messages),
             tools=parse_tools(tools) if tools else None,
             add_generation_prompt=add_generation_prompt,
+            continue_final_message=continue_final_message,
             variables=dict(variables or {}),
         )
 
 
-async def render_conversation(engine: TextEngine, conversation: Conversation) -> tuple[str, tuple[int, ...]]:
+async def render_conversation(engine: TextEngine, conversation: Conversation) -> ChatPrompt:
     """The prompt's text and token ids. Raises RequestError if the model has no template, or it refuses the messages."""
-    template = engine.parts.template
-    if template is None:
-        raise RequestError(
-            "messages: this model has no chat template, so it cannot take a conversation. Use /v1/completions, or "
-            "start the server with --chat-template.",
-            param="messages",
-        )
-
-    def render() -> str:
-        return template.render(
+    return await engine.run_on_template_thread(
+        lambda: engine.parts.chat.make_prompt(
             conversation.messages,
             tools=conversation.tools,
             add_generation_prompt=conversation.add_generation_prompt,
-            **conversation.variables,
+            continue_final_message=conversation.continue_final_message,
+            variables=conversation.variables,
         )
-
-    text = await asyncio.get_running_loop().run_in_executor(engine.template_threads, render)
-    return text, await engine.tokenize(text, add_special_tokens=False)
+    )

@@ -69,6 +69,7 @@ class LLM:
         use_tqdm: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> list[Generation]:
         """The answers to one conversation (a list of messages) or many (a list of those)."""
@@ -81,6 +82,7 @@ class LLM:
                 sampling,
                 tools=tools,
                 add_generation_prompt=add_generation_prompt,
+                continue_final_message=continue_final_message,
                 chat_template_kwargs=chat_template_kwargs,
             )
             for conversation, sampling in zip(conversations, each, strict=True)

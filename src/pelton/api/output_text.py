@@ -29,7 +29,9 @@ class OutputText:
         self._tokenizer = tokenizer
         self._sampling = sampling
         self._index = index
-        self._detokenizer = Detokenizer(tokenizer, skip_special_tokens=sampling.skip_special_tokens)
+        self._detokenizer = Detokenizer(
+            tokenizer, skip_special_tokens=sampling.skip_special_tokens, is_continuation=True
+        )
         self._stops = StopStrings(sampling.stop, include_stop=sampling.include_stop_str_in_output)
 
     def push(self, output: RequestOutput) -> TextDelta:
@@ -71,14 +73,14 @@ class OutputText:
         if self.num_output_tokens <= self._sampling.min_tokens:  # stop strings count only after min_tokens
             pieces.append(text)
             return None
-        shown, stop = self._stops.push(text)
-        pieces.append(shown)
-        return stop
+        released = self._stops.push(text)
+        pieces.append(released.text)
+        return released.stop
 
     def _end(self, pieces: list[str]) -> str | None:
-        stop = self._pass_on(self._detokenizer.flush(), pieces)
+        stop = self._pass_on(self._detokenizer.finish(), pieces)
         if stop is None:
-            pieces.append(self._stops.flush())
+            pieces.append(self._stops.finish().text)
         return stop
 
     def _stop_token(self, output: RequestOutput, finish: FinishReason | None) -> int | None:
@@ -98,7 +100,8 @@ class OutputText:
         return self._one(token_id, given.chosen, top)
 
     def _one(self, token_id: int, logprob: float, top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
-        raw = self._tokenizer.token_bytes(token_id)
+        # A model may have more rows than the tokenizer has tokens; those have no text.
+        raw = self._tokenizer.token_bytes(token_id) if token_id < self._tokenizer.vocab_size else b""
         return TokenLogprob(
             token_id=token_id,
             logprob=max(logprob, LEAST_LOGPROB),

@@ -13,39 +13,43 @@ from typing import Any, Protocol
 from pelton.checkpoint.contract import GenerationDefaults
 from pelton.config.decision import Decision
 from pelton.config.schema import EngineConfig
+from pelton.config.user_config import UserConfig
 from pelton.core.messages import EngineFacts
 from pelton.engine.client import EngineClient
+from pelton.tokenization.chat import Prompt as ChatPrompt
 from pelton.tokenization.tokenizer import Tokenizer
 
 ProgressCallback = Callable[[str, float], None]  # stage of the start, and how much of it is done (0 to 1)
 
 
-class Template(Protocol):
-    """Turns a conversation into the text that the model was trained on. May block: call it off the event loop."""
+class ChatPrompts(Protocol):
+    """Turns a conversation into the prompt that the model was trained on: `tokenization.chat.Chat`."""
 
-    def render(
+    def make_prompt(
         self,
         messages: Sequence[Mapping[str, Any]],
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = True,
-        **variables: Any,
-    ) -> str:
-        """The prompt's text. Raises RequestError where the template refuses the conversation."""
+        continue_final_message: bool = False,
+        variables: Mapping[str, Any] | None = None,
+    ) -> ChatPrompt:
+        """Text and token ids. Blocks. Raises RequestError where there is no template, or it refuses the messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineParts:
-    """A running engine and what text needs around it. `template` is None for a model that has no chat template."""
+    """A running engine and what text needs around it."""
 
     client: EngineClient
     facts: EngineFacts
+    asked: UserConfig
     config: EngineConfig
     decisions: tuple[Decision, ...]
     tokenizer: Tokenizer
-    template: Template | None
+    chat: ChatPrompts
     generation: GenerationDefaults
-    close: Callable[[], None] = lambda: None  # gives back what is not the engine's: checkpoint, template worker
+    close: Callable[[], None] = lambda: None  # gives back what is not the engine's: checkpoint, template processes
 
     @property
     def eos_token_ids(self) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ from pelton.errors import CapacityError, InternalError, TooLong
 
 INLINE_CHARACTERS = 4096  # texts up to this are tokenized on the loop: about 1 ms, less than two thread switches cost
 NUM_TOKENIZE_THREADS = 2
+NUM_TEMPLATE_THREADS = 2  # they mostly wait for the template processes, of which there are as many
 _MASK_64 = 2**64 - 1
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class TextEngine:
             vocab_size=facts.vocab_size,
         )
         self._threads = ThreadPoolExecutor(NUM_TOKENIZE_THREADS, thread_name_prefix="tokenize")
-        self.template_threads = ThreadPoolExecutor(1, thread_name_prefix="template")  # they wait for the worker
+        self._template_threads = ThreadPoolExecutor(NUM_TEMPLATE_THREADS, thread_name_prefix="template")
 
     @property
     def max_model_len(self) -> int:
@@ -61,13 +62,17 @@ class TextEngine:
     def close(self) -> None:
         """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-        self.template_threads.shutdown(wait=False, cancel_futures=True)
+        self._template_threads.shutdown(wait=False, cancel_futures=True)
 
     async def run_off_loop(self, size: int, work: Callable[[], T]) -> T:
         """`work()`, on a thread if `size` characters or tokens make it slow. Cancelling does not stop the thread."""
         if size <= INLINE_CHARACTERS:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def run_on_template_thread(self, work: Callable[[], T]) -> T:
+        """`work()` on one of the threads that wait for chat templates."""
+        return await asyncio.get_running_loop().run_in_executor(self._template_threads, work)
 
     async def tokenize(self, text: str, *, add_special_tokens: bool = True) -> tuple[int, ...]:
         """The token ids of `text`. Text that spells a special token becomes that token."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 
 from pelton.core.outputs import EngineStats, RequestOutput
 from pelton.core.step import NewRequest, RequestId
@@ -13,7 +13,7 @@ class EngineClient(ABC):
     """An engine in another process, or in this one. All methods belong to one event loop."""
 
     @abstractmethod
-    def generate(self, request: NewRequest) -> AsyncIterator[RequestOutput]:
+    def generate(self, request: NewRequest) -> AsyncGenerator[RequestOutput]:
         """Submit `request` and yield its outputs; the last one has a finish_reason, always.
 
         Closing the iterator early aborts the request. If the engine dies, the last output says "error".

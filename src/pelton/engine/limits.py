@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pelton.core.messages import EngineFacts
 from pelton.core.step import NewRequest
 from pelton.errors import ConfigError, RequestError, TooLong
 
@@ -59,6 +60,18 @@ def check_request(request: NewRequest, limits: SchedulerLimits, num_pool_tokens:
     check_token_ids("prompt", request.output_token_ids, limits.vocab_size)
     check_token_ids("stop_token_ids", request.sampling.stop_token_ids, limits.vocab_size)
     check_token_ids("logit_bias", tuple(request.sampling.logit_bias), limits.vocab_size)
+
+
+def check_against_facts(request: NewRequest, facts: EngineFacts) -> None:
+    """The same check, on the server's side, with what the engine has told of itself."""
+    limits = SchedulerLimits(
+        max_num_batched_tokens=facts.max_num_batched_tokens,
+        max_prefill_chunk=facts.max_prefill_chunk,
+        max_num_requests=facts.max_num_requests,
+        max_model_len=facts.max_model_len,
+        vocab_size=facts.vocab_size,
+    )
+    check_request(request, limits, facts.num_blocks * facts.block_size)
 
 
 def check_token_ids(name: str, token_ids: tuple[int, ...], vocab_size: int) -> None:

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
+from pelton.core.messages import EngineFacts
 from pelton.core.outputs import EngineStats, RequestOutput, Timings
 from pelton.core.step import NewRequest, RequestId, SchedulerOutput
 from pelton.engine.executor import Executor
@@ -30,7 +31,7 @@ class EngineLoop:
         self._scheduler = scheduler
         self._executor = executor
         self._clock = clock
-        self._refused: list[RequestOutput] = []
+        self._pending: list[RequestOutput] = []
         self._last_step_s = 0.0
         self._num_steps = 0
         self._is_draining = False
@@ -40,7 +41,7 @@ class EngineLoop:
     @property
     def has_work(self) -> bool:
         """Whether `step` would compute something or has outputs to give."""
-        return self._scheduler.has_work or bool(self._refused)
+        return self._scheduler.has_work or bool(self._pending)
 
     def add(self, request: NewRequest) -> None:
         """Queue a request. One that cannot be taken ends with an "error" output at the next `step`."""
@@ -57,7 +58,7 @@ class EngineLoop:
     def abort(self, request_id: RequestId) -> None:
         """End a request with "abort" before the next step. Unknown ids are ignored."""
         self._scheduler.abort(request_id)
-        self._refused += self._scheduler.take_outputs()
+        self._pending += self._scheduler.take_outputs()
 
     def drain(self) -> None:
         """Refuse requests from here on; those that are live run to their end."""
@@ -65,7 +66,7 @@ class EngineLoop:
 
     def step(self) -> list[RequestOutput]:
         """Make one step, if there is work, and return all outputs since the last call."""
-        outputs, self._refused = self._refused, []
+        outputs, self._pending = self._pending, []
         if self.broken is None and self._scheduler.has_work:
             self.step_started_s = started_s = self._clock()
             try:
@@ -88,9 +89,8 @@ class EngineLoop:
                 yield from self.step()
         finally:
             for request_id in request_ids:
-                self._scheduler.abort(request_id)
-            self._refused = []
-            self._scheduler.take_outputs()
+                self.abort(request_id)
+            self._pending = []
 
     def stats(self) -> EngineStats:
         """The figures of this moment."""
@@ -107,6 +107,25 @@ class EngineLoop:
             last_step_s=self._last_step_s,
             is_busy=scheduler.has_work,
         )
+
+    def make_facts(self, details: dict[str, str] | None = None) -> EngineFacts:
+        """What the other side needs to know to check a request before it sends it."""
+        limits, pool = self._scheduler.limits, self._scheduler.pool
+        return EngineFacts(
+            max_model_len=limits.max_model_len,
+            max_num_requests=limits.max_num_requests,
+            max_num_batched_tokens=limits.max_num_batched_tokens,
+            max_prefill_chunk=limits.max_prefill_chunk,
+            vocab_size=limits.vocab_size,
+            block_size=pool.block_size,
+            num_blocks=pool.num_blocks,
+            details=details or {},
+        )
+
+    def abort_all(self) -> None:
+        """End every live request with "abort" before the next step."""
+        self._scheduler.abort_all()
+        self._pending += self._scheduler.take_outputs()
 
     def close(self) -> None:
         """Give the executor's memory and threads back."""
@@ -127,6 +146,6 @@ class EngineLoop:
 
     def _refuse(self, request: NewRequest, error: str) -> None:
         timings = Timings(arrival_s=request.arrival_s or self._clock())
-        self._refused.append(
+        self._pending.append(
             RequestOutput(request_id=request.request_id, finish_reason="error", error=error, timings=timings)
         )

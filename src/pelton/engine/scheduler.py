@@ -84,6 +84,11 @@ class Scheduler:
         if request is not None:
             self._finish(request, "abort")
 
+    def abort_all(self) -> None:
+        """End every live request with finish_reason "abort"."""
+        for request in list(self._live.values()):
+            self._finish(request, "abort")
+
     def fail_all(self, error: str) -> None:
         """End every live request with finish_reason "error"."""
         for request in list(self._live.values()):

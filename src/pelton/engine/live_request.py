@@ -1,0 +1,126 @@
+"""The requests of a client that have not ended: where their outputs go, and what would be needed to send them again.
+
+Every request gets exactly one output with a finish_reason, whatever happens to the engine: `deliver` and `end_all` are
+the only places that hand it over, and both take the request out first. A reader that is slow does not hold up anybody:
+outputs it has not read are merged into one, so what is kept is bounded by its tokens.
+
+Belongs to the thread of the client's event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from typing import final
+
+import msgspec
+
+from pelton.core.outputs import FinishReason, RequestOutput
+from pelton.core.step import NewRequest, RequestId
+from pelton.errors import RequestError
+
+
+def merge_outputs(first: RequestOutput, second: RequestOutput) -> RequestOutput:
+    """One output that says what both say."""
+    return msgspec.structs.replace(
+        second,
+        token_ids=first.token_ids + second.token_ids,
+        logprobs=first.logprobs + second.logprobs,
+        num_cached_tokens=max(first.num_cached_tokens, second.num_cached_tokens),
+    )
+
+
+@final
+class LiveRequest:
+    """A request, the tokens it has had, and the outputs that its reader has not taken yet."""
+
+    def __init__(self, request: NewRequest) -> None:
+        self.request = request
+        self.output_token_ids = list(request.output_token_ids)
+        self._unread: RequestOutput | None = None
+        self._arrived = asyncio.Event()
+
+    def put(self, output: RequestOutput) -> None:
+        """Hand an output over. Never blocks."""
+        self.output_token_ids += output.token_ids
+        self._unread = output if self._unread is None else merge_outputs(self._unread, output)
+        self._arrived.set()
+
+    async def read(self) -> RequestOutput:
+        """All that arrived since the last call, as one output; waits for the first."""
+        await self._arrived.wait()
+        self._arrived.clear()
+        output, self._unread = self._unread, None
+        assert output is not None, "two readers of one request"
+        return output
+
+
+@final
+class LiveRequests:
+    """Live requests by id."""
+
+    def __init__(self) -> None:
+        self._live: dict[RequestId, LiveRequest] = {}
+        self._is_empty = asyncio.Event()
+        self._is_empty.set()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __iter__(self) -> Iterator[LiveRequest]:
+        return iter(list(self._live.values()))
+
+    def open(self, request: NewRequest) -> LiveRequest:
+        """Begin to listen for a request. Raises RequestError if its id is in use."""
+        if request.request_id in self._live:
+            raise RequestError(
+                f"request id {request.request_id!r} is in use. Give every live request an id of its own."
+            )
+        live = self._live[request.request_id] = LiveRequest(request)
+        self._is_empty.clear()
+        return live
+
+    def forget(self, request_id: RequestId) -> bool:
+        """Stop listening. True if the request had not ended: then the engine must be told."""
+        was_live = self._live.pop(request_id, None) is not None
+        if not self._live:
+            self._is_empty.set()
+        return was_live
+
+    def deliver(self, outputs: Iterable[RequestOutput]) -> None:
+        """Hand each output to its reader. Outputs of requests that nobody listens for are dropped."""
+        for output in outputs:
+            live = self._live.get(output.request_id)
+            if live is not None:
+                if output.finish_reason is not None:
+                    self.forget(output.request_id)
+                live.put(output)
+
+    def end_all(self, reason: FinishReason, error: str | None = None) -> None:
+        """End every request, from this side."""
+        self.deliver(
+            RequestOutput(request_id=live.request.request_id, finish_reason=reason, error=error) for live in self
+        )
+
+    async def wait_until_empty(self, timeout_s: float) -> bool:
+        """Whether all requests ended within `timeout_s`."""
+        try:
+            await asyncio.wait_for(self._is_empty.wait(), timeout_s)
+        except TimeoutError:
+            return False
+        return True
+
+
+async def read_to_end(
+    live: LiveRequest, requests: LiveRequests, tell_engine: Callable[[RequestId], None]
+) -> AsyncGenerator[RequestOutput]:
+    """Yield a request's outputs up to the last. Closing early calls `tell_engine`, once."""
+    try:
+        while True:
+            output = await live.read()
+            yield output
+            if output.finish_reason is not None:
+                return
+    finally:
+        if requests.forget(live.request.request_id):
+            tell_engine(live.request.request_id)

@@ -1,0 +1,104 @@
+"""Talks to an engine in a process of its own, and outlives it.
+
+Every request that was given to the engine is kept here with its prompt and the tokens received, until its last output.
+When the engine is gone, all of them get an "error" output at once, with the reason; requests that come while there is
+no engine are refused with CapacityError, and later ones go to the next engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import final
+
+from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs
+from pelton.core.outputs import EngineStats, RequestOutput
+from pelton.core.step import NewRequest, RequestId
+from pelton.engine.client import EngineClient
+from pelton.engine.limits import check_against_facts
+from pelton.engine.live_request import LiveRequests, read_to_end
+from pelton.engine.supervisor import Listener, Patience, Supervisor
+from pelton.errors import CapacityError
+
+
+@final
+class ProcessClient(EngineClient, Listener):
+    """Runs `command` (plus the number of a socket) as the engine. Call `start` once, first."""
+
+    def __init__(self, command: Sequence[str], config: bytes, patience: Patience | None = None) -> None:
+        self._supervisor = Supervisor(command, config, self, patience)
+        self._live = LiveRequests()
+        self._stats = EngineStats()
+        self._facts: EngineFacts | None = None
+
+    @property
+    def facts(self) -> EngineFacts:
+        """What the newest engine that was ready has told of itself."""
+        assert self._facts is not None, "the engine has not been started"
+        return self._facts
+
+    @property
+    def engine_pid(self) -> int | None:
+        """The engine's process id, while there is one."""
+        return self._supervisor.pid
+
+    @property
+    def num_restarts(self) -> int:
+        """How often the engine has been started again."""
+        return self._supervisor.num_restarts
+
+    async def start(self) -> EngineFacts:
+        """Start the engine and wait until it is ready. Raises what it failed with."""
+        return await self._supervisor.start()
+
+    async def generate(self, request: NewRequest) -> AsyncGenerator[RequestOutput]:
+        """See EngineClient. Raises RequestError if the request can never run, CapacityError if there is no engine."""
+        if self._facts is not None:
+            check_against_facts(request, self._facts)
+        await self._supervisor.wait_until_writable()
+        problem = self._supervisor.problem()
+        if problem is not None:
+            raise CapacityError(problem)
+        live = self._live.open(request)
+        self._supervisor.send(Add(request))
+        async with aclosing(read_to_end(live, self._live, self._send_abort)) as outputs:
+            async for output in outputs:
+                yield output
+
+    async def abort(self, request_id: RequestId) -> None:
+        """End a request with finish_reason "abort". Unknown and finished ids are ignored."""
+        self._send_abort(request_id)
+
+    def stats(self) -> EngineStats:
+        """The newest figures that the engine has sent."""
+        return self._stats
+
+    def health_problem(self) -> str | None:
+        """Why the engine cannot be trusted with a request, or None."""
+        return self._supervisor.problem()
+
+    async def close(self, drain_timeout_s: float = 0.0) -> None:
+        """Let live requests run for at most `drain_timeout_s`, abort the others, and end the engine."""
+        self._supervisor.begin_drain()
+        if drain_timeout_s > 0:
+            await self._live.wait_until_empty(drain_timeout_s)
+        await self._supervisor.close()
+        self._live.end_all("abort")
+
+    def on_message(self, message: FromEngine) -> None:
+        """Take outputs to their readers."""
+        if isinstance(message, Outputs):
+            self._stats = message.stats
+            self._live.deliver(message.outputs)
+
+    def on_up(self, facts: EngineFacts) -> None:
+        """Remember what the engine told of itself."""
+        self._facts = facts
+
+    def on_down(self, reason: str) -> None:
+        """End every live request with an error."""
+        self._stats = EngineStats()
+        self._live.end_all("error", reason)
+
+    def _send_abort(self, request_id: RequestId) -> None:
+        self._supervisor.send(Abort(request_id))

@@ -1,0 +1,204 @@
+"""Keeps one engine process running: starts it, notices that it died or is stuck, starts another.
+
+An engine that says nothing for `stall_timeout_s` is stuck: one that works sends after every step, one that is idle
+sends heartbeats. It is killed. Restarts wait twice as long each time, and end after `max_restarts` in a row that
+did not stay up for `stable_s`; from then on there is only `problem`.
+
+Runs on the server's event loop. A failure of the very first start is raised to whoever called `start`: it is a wrong
+flag or file much more often than bad luck.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, final
+
+from pelton import __version__
+from pelton.core.messages import Drain, EngineFacts, FromEngine, Hello, Shutdown, ToEngine
+from pelton.engine.child import Child
+from pelton.errors import EngineError, InternalError, TransferError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long the supervisor waits for what."""
+
+    start_timeout_s: float = 600.0  # from one sign of life to the next, while the engine loads
+    stall_timeout_s: float = 30.0  # much longer than the longest step
+    exit_timeout_s: float = 5.0
+    first_backoff_s: float = 0.5
+    max_backoff_s: float = 30.0
+    max_restarts: int = 5
+    stable_s: float = 60.0
+
+
+class Listener(ABC):
+    """Who hears what happens to the engine. Called on the event loop; must not block."""
+
+    @abstractmethod
+    def on_message(self, message: FromEngine) -> None:
+        """The engine said something."""
+
+    @abstractmethod
+    def on_up(self, facts: EngineFacts) -> None:
+        """An engine is ready. It knows of no request."""
+
+    @abstractmethod
+    def on_down(self, reason: str) -> None:
+        """The engine is gone, with all its requests. `reason` is a sentence."""
+
+
+@final
+class Supervisor:
+    """Runs `command` (plus the number of a socket) as the engine and gives it `config`."""
+
+    def __init__(
+        self, command: Sequence[str], config: bytes, listener: Listener, patience: Patience | None = None
+    ) -> None:
+        self._command = tuple(command)
+        self._config = config
+        self._listener = listener
+        self._patience = patience or Patience()
+        self._child: Child | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._problem: str | None = "The engine has not been started."
+        self._is_closing = False
+        self.num_restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The engine's process id, while there is one."""
+        return None if self._child is None else self._child.pid
+
+    def problem(self) -> str | None:
+        """Why there is no engine to give requests to, or None."""
+        if self._problem is None and self._child is not None:
+            if self._child.lost.done():
+                return f"The engine has ended: {self._child.lost.result()}"
+            silence_s = time.monotonic() - self._child.last_message_s
+            if silence_s > self._patience.stall_timeout_s:
+                return f"The engine has said nothing for {silence_s:.0f} s."
+        return self._problem
+
+    async def start(self) -> EngineFacts:
+        """Start the engine and wait until it is ready. Raises what the engine failed with."""
+        try:
+            facts = await self._start_child()
+        except EngineError as error:
+            self._problem = f"The engine could not be started: {error}"
+            raise
+        self._keeper = asyncio.create_task(self._keep_running(), name="engine-supervisor")
+        return facts
+
+    def send(self, message: ToEngine) -> None:
+        """Send a message to the engine, if there is one."""
+        if self._child is not None:
+            self._child.send(message)
+
+    async def wait_until_writable(self) -> None:
+        """Wait while the engine takes messages more slowly than they come."""
+        if self._child is not None:
+            await self._child.wait_until_writable()
+
+    def begin_drain(self) -> None:
+        """Refuse requests from here on."""
+        self._problem = "The server is shutting down."
+        self.send(Drain())
+
+    async def close(self) -> None:
+        """End the engine: politely, then not."""
+        self._is_closing = True
+        self._problem = "The server is shutting down."
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        if self._child is not None:
+            self._child.send(Shutdown())
+            how = await self._child.end(self._patience.exit_timeout_s)
+            logger.info("the engine process has ended (%s)", how)
+            self._child = None
+
+    async def _start_child(self) -> EngineFacts:
+        """One attempt. Whatever goes wrong, no process is left."""
+        self._problem = "The engine is starting."
+        child = self._child = await Child.spawn(self._command, self._listener.on_message)
+        try:
+            child.send(Hello(__version__, self._config))
+            facts = await self._wait_until_ready(child)
+        except BaseException:
+            child.kill()
+            await child.end(0.0)
+            self._child = None
+            raise
+        self._problem = None
+        self._listener.on_up(facts)
+        return facts
+
+    async def _wait_until_ready(self, child: Child) -> EngineFacts:
+        patience_s = self._patience.start_timeout_s
+        while True:
+            remaining_s = child.last_message_s + patience_s - time.monotonic()
+            if remaining_s <= 0:
+                raise TransferError(f"engine process: no sign of life for {patience_s:g} s while it started.")
+            watched: set[asyncio.Future[Any]] = {child.ready, child.lost}
+            await asyncio.wait(watched, timeout=remaining_s, return_when=asyncio.FIRST_COMPLETED)
+            if child.lost.done():
+                error = child.lost.result()
+                how = await child.end(self._patience.exit_timeout_s)
+                if isinstance(error, TransferError):
+                    raise TransferError(f"engine process: it ended before it was ready: {error} ({how}).")
+                raise error
+            if child.ready.done():
+                return child.ready.result()
+
+    async def _keep_running(self) -> None:
+        """Watch the engine; when it is gone, say so and start another, until the budget is spent."""
+        num_failures = 0
+        reason = ""
+        while True:
+            started_s = time.monotonic()
+            if self._child is not None:
+                reason = await self._watch(self._child)
+                self._child = None
+                logger.error("%s", reason)
+                self._problem = reason
+                self._listener.on_down(reason)
+            num_failures = 1 if time.monotonic() - started_s > self._patience.stable_s else num_failures + 1
+            if num_failures > self._patience.max_restarts:
+                self._problem = f"The engine failed {num_failures} times in a row and is not restarted. Last: {reason}"
+                logger.error("%s", self._problem)
+                return
+            delay_s = self._patience.first_backoff_s * 2 ** (num_failures - 1)
+            await asyncio.sleep(min(delay_s, self._patience.max_backoff_s))
+            self.num_restarts += 1
+            try:
+                await self._start_child()
+            except EngineError as error:
+                reason = f"The engine could not be restarted: {error}"
+                logger.error("%s", reason)
+                self._problem = reason
+
+    async def _watch(self, child: Child) -> str:
+        """Wait until the engine is gone, or stuck and killed. Why, as a sentence."""
+        stall_timeout_s = self._patience.stall_timeout_s
+        while not child.lost.done():
+            await asyncio.wait({child.lost}, timeout=stall_timeout_s / 4)
+            silence_s = time.monotonic() - child.last_message_s
+            if silence_s > stall_timeout_s and not child.lost.done():
+                child.kill()
+                await child.end(0.0)
+                return f"The engine was stuck: no step finished for {silence_s:.0f} s. It was ended and restarts."
+        error = child.lost.result()
+        how = await child.end(self._patience.exit_timeout_s)
+        if isinstance(error, InternalError):
+            return f"The engine failed: {error}"
+        if child.is_unintelligible:
+            return f"The engine was ended, because it cannot be understood: {error}"
+        return f"The engine process died ({how}): {error}."

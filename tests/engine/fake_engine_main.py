@@ -1,0 +1,79 @@
+"""An engine process without a model, for tests: `python fake_engine_main.py FD`. Hello's config says how it behaves."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.engine.fakes import HashExecutor, compute_next_token, make_engine
+
+from pelton.core.messages import HEADER, EngineFacts
+from pelton.core.step import RequestId
+from pelton.engine.loop import EngineLoop
+from pelton.engine.process import Report, run_engine
+from pelton.errors import CheckpointError
+
+
+class Behaviour(msgspec.Struct):
+    """What goes wrong, and when. The prompt's first token chooses: 1 misbehaves, others do not."""
+
+    fault: str = "none"
+    step_s: float = 0.0
+    fault_at_start: str = "none"
+
+
+class FaultyExecutor(HashExecutor):
+    """Does what it was told as soon as it sees a request whose first token is 1."""
+
+    def __init__(self, behaviour: Behaviour, sock: socket.socket) -> None:
+        super().__init__(64, 4)
+        self.behaviour = behaviour
+        self.sock = sock
+
+    def choose(self, request_id: RequestId, token_ids: list[int]) -> int:
+        """The hash, or the fault."""
+        time.sleep(self.behaviour.step_s)
+        if token_ids[0] == 1 and len(token_ids) > 4:
+            match self.behaviour.fault:
+                case "raise":
+                    raise ValueError("a kernel failed")
+                case "exit":
+                    os._exit(3)
+                case "stall":
+                    time.sleep(60)
+                case "garbage":
+                    self.sock.sendall(b"not a frame at all")
+                case "version":
+                    self.sock.sendall(HEADER.pack(b"PL", 99, 0))
+        return compute_next_token(token_ids)
+
+
+def main() -> int:
+    """Run the engine on the given socket."""
+    sock = socket.socket(fileno=int(sys.argv[1]))
+
+    def make(config: bytes, report: Report) -> tuple[EngineLoop, EngineFacts]:
+        behaviour = msgspec.msgpack.decode(config, type=Behaviour)
+        report("weights", 0.5)
+        match behaviour.fault_at_start:
+            case "checkpoint":
+                raise CheckpointError("model.gguf: it is truncated.")
+            case "exit":
+                os._exit(7)
+            case "hang":
+                time.sleep(60)
+        engine = make_engine(64, 4, FaultyExecutor(behaviour, sock), max_num_requests=32)
+        return engine, engine.make_facts({"model": "hash"})
+
+    return run_engine(sock, make, heartbeat_s=0.05)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

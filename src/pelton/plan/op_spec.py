@@ -19,7 +19,7 @@ from pelton.plan.plan import Attribute, Node, Value
 Array = npt.NDArray[Any]
 # What a backend computes an op in: float32 throughout; bfloat16 operands or cache; 8-bit activations.
 Arithmetic = Literal["float32", "bfloat16", "int8"]
-# Largest error of any element, relative to the largest magnitude of the exact result.
+# Largest error of any element, relative to the largest magnitude of its row of the exact result.
 Tolerance = Mapping[Arithmetic, float]
 
 

@@ -3,9 +3,11 @@
 
 namespace pelton {
 void bind_linear(nanobind::module_& m);
+void bind_program(nanobind::module_& m);
 }
 
 NB_MODULE(_native, m) {
   m.doc() = "Pelton's kernels and the program executor.";
   pelton::bind_linear(m);
+  pelton::bind_program(m);
 }

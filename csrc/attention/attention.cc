@@ -1,0 +1,24 @@
+#include "attention/attention.h"
+
+#include "core/arena.h"
+#include "core/isa.h"
+
+namespace pelton {
+
+size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim) {
+  const size_t floats_per_row = static_cast<size_t>(padded_dims(k_dim) + 2 * padded_dims(v_dim) + 2 * kSplitTokens);
+  const size_t last_group_floats = static_cast<size_t>(padded_dims(v_dim) * kGroupTokens);
+  return round_up((kTileRows * floats_per_row + last_group_floats) * sizeof(float), 4096);
+}
+
+KvWriteKernel kv_write_kernel() { return kv_write_generic; }
+
+AttentionKernel attention_kernel() {
+#if defined(__x86_64__)
+  if (isa() == Isa::Avx512) return attention_avx512;
+  if (isa() == Isa::Avx2) return attention_avx2;
+#endif
+  return attention_generic;
+}
+
+}  // namespace pelton

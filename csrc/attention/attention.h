@@ -1,0 +1,61 @@
+// Causal attention over the paged cache, and the writing of a step's keys and values into it.
+//
+//   s[j] = scale * q.k[j] for j in (p - window, p], capped as cap * tanh(s / cap); y = sum_j softmax(s)[j] * v[j]
+//   q, y      rows of num_heads * k_dim and num_heads * v_dim floats; k, v rows of num_kv_heads * dim floats
+//   tile      up to 64 (token, head) pairs of one request and kv head share each cache line that is read
+//   sums      Contexts are cut at multiples of 512 tokens. Inside a split: all scores, their maximum, the weights
+//             2^(s - max), one chain of products in token order. Splits are merged in order. Masked tokens add exact
+//             zeros, so the bits depend on the row alone: not on the chunk, the batch, the threads or the block ids.
+//   accuracy  bfloat16 cache: q, k, v rounded to bfloat16; on AVX-512 the weights too, which is 4e-3 of a weight at most
+//   cost      reads 2 * context * dim elements per kv head and tile; 4 * context * dim operations per pair
+//   threads   tiles are independent; writing is independent per token, and all of it comes before any tile
+//   papers    Vaswani et al. 2017, arXiv:1706.03762; Kwon et al. 2023, arXiv:2309.06180; Dao et al. 2022, arXiv:2205.14135
+#pragma once
+
+#include <cstddef>
+
+#include "attention/kv_layout.h"
+#include "core/views.h"
+
+namespace pelton {
+
+constexpr int64_t kSplitTokens = 512;
+constexpr int64_t kTileRows = 64;
+
+struct KvWrite {
+  Rows k, v;
+  int64_t k_dim, v_dim;
+  KvLayout layout;
+};
+
+struct Attention {
+  Rows q, y;
+  int64_t num_heads;
+  int64_t k_dim, v_dim;
+  float scale;
+  int64_t window;  // tokens a token sees, itself included; INT64_MAX: all
+  float softcap;   // 0: none
+  KvLayout layout;
+
+  int64_t group_size() const { return num_heads / layout.num_kv_heads; }
+};
+
+struct AttentionTile {
+  int64_t request;
+  int64_t kv_head;
+  int64_t tile;  // rows [64 * tile, 64 * tile + 64) of the request's (token, head) pairs
+};
+
+using KvWriteKernel = void (*)(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);
+using AttentionKernel = void (*)(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
+
+size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim);  // per thread
+KvWriteKernel kv_write_kernel();
+AttentionKernel attention_kernel();
+
+void kv_write_generic(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);
+void attention_generic(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
+void attention_avx2(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
+void attention_avx512(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
+
+}  // namespace pelton

@@ -1,0 +1,192 @@
+// The body of attention, over a `Dots` that says how 16 cached tokens are multiplied. Compiled per instruction set.
+#pragma once
+
+#include "attention/attention.h"
+#include "core/lanes.h"
+
+namespace pelton {
+
+constexpr int64_t kSplitGroups = kSplitTokens / kGroupTokens;
+constexpr float kLog2E = 1.44269504f;
+
+// A tile's rows, and where its thread keeps them.
+template <typename Dots>
+struct TileState {
+  int64_t num_rows;
+  int64_t first_position, last_position;  // of its tokens
+  typename Dots::Query* queries;          // [row][k_dims]
+  float* scores;                          // [row][512]
+  typename Dots::Weight* weights;         // [row][512]
+  float* sums;                            // [row][v_dims], merged over splits
+  float* split_sums;                      // [row][v_dims], of one split
+  uint8_t* last_group;                    // a copy of the last values, with zeros behind the last token
+  int64_t positions[kTileRows];
+  float maxima[kTileRows], totals[kTileRows];              // merged over splits
+  float split_maxima[kTileRows], split_totals[kTileRows];  // of one split
+};
+
+// The groups of 16 tokens of one split that some row of the tile sees.
+struct SplitGroups {
+  int64_t first_token;  // of the split
+  int64_t begin, end;   // groups, counted from first_token
+  const uint8_t* k[kSplitGroups];
+  const uint8_t* v[kSplitGroups];
+};
+
+template <typename Dots>
+static void place_tile(TileState<Dots>& state, const Attention& op, void* scratch) {
+  const int64_t k_dims = op.layout.k_dims, v_dims = op.layout.v_dims;
+  float* next = static_cast<float*>(scratch);
+  state.queries = reinterpret_cast<typename Dots::Query*>(next);
+  state.scores = next += kTileRows * k_dims;
+  state.weights = reinterpret_cast<typename Dots::Weight*>(next += kTileRows * kSplitTokens);
+  state.sums = next += kTileRows * kSplitTokens;
+  state.split_sums = next += kTileRows * v_dims;
+  state.last_group = reinterpret_cast<uint8_t*>(next + kTileRows * v_dims);
+}
+
+template <typename Dots>
+static void load_queries(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
+                         const AttentionTile& tile) {
+  const int64_t group_size = op.group_size();
+  const int64_t first_token = step.query_start[tile.request];
+  const int64_t num_pairs = (step.query_start[tile.request + 1] - first_token) * group_size;
+  const int64_t first_pair = tile.tile * kTileRows;
+  state.num_rows = num_pairs - first_pair < kTileRows ? num_pairs - first_pair : kTileRows;
+  // Softmax is computed with powers of two. A cap acts on the natural score, so the factor comes after it.
+  const float factor = op.softcap > 0.0f ? op.scale : op.scale * kLog2E;
+  for (int64_t row = 0; row < state.num_rows; ++row) {
+    const int64_t token = first_token + (first_pair + row) / group_size;
+    const int64_t head = tile.kv_head * group_size + (first_pair + row) % group_size;
+    Dots::load_query(op.q.row(token) + head * op.k_dim, factor, op.k_dim, op.layout.k_dims,
+                     state.queries + row * op.layout.k_dims);
+    state.positions[row] = step.positions[token];
+    state.maxima[row] = -__builtin_inff();
+    state.totals[row] = 0.0f;
+  }
+  memset(state.sums, 0, static_cast<size_t>(state.num_rows * op.layout.v_dims) * sizeof(float));
+  state.first_position = state.positions[0];
+  state.last_position = state.positions[state.num_rows - 1];
+}
+
+// Copies a group of values whose tokens from `num_tokens` on were not written: they could be anything, nan included.
+static void copy_values(const KvLayout& layout, const uint8_t* from, int64_t num_tokens, uint8_t* to) {
+  memset(to, 0, static_cast<size_t>(layout.v_group_bytes()));
+  if (!layout.is_bfloat16) {
+    memcpy(to, from, static_cast<size_t>(num_tokens * layout.v_dims) * sizeof(float));
+    return;
+  }
+  memcpy(to, from, static_cast<size_t>(num_tokens / 2 * layout.v_dims) * 4);
+  if (num_tokens % 2 == 0) return;
+  const auto* pairs = reinterpret_cast<const uint32_t*>(from) + num_tokens / 2 * layout.v_dims;
+  auto* kept = reinterpret_cast<uint32_t*>(to) + num_tokens / 2 * layout.v_dims;
+  for (int64_t i = 0; i < layout.v_dims; ++i) kept[i] = pairs[i] & 0xffffu;
+}
+
+template <typename Dots>
+static void find_groups(SplitGroups& groups, const TileState<Dots>& state, const Attention& op,
+                        const AttentionStep& step, const AttentionTile& tile) {
+  const KvLayout& layout = op.layout;
+  const int64_t num_tokens = state.last_position + 1 - groups.first_token;
+  const int64_t first_seen = state.first_position - op.window + 1 - groups.first_token;
+  groups.begin = first_seen > 0 ? first_seen / kGroupTokens : 0;
+  groups.end = num_tokens < kSplitTokens ? (num_tokens + kGroupTokens - 1) / kGroupTokens : kSplitGroups;
+  const int32_t* table = step.block_table + tile.request * step.max_blocks;
+  for (int64_t group = groups.begin; group < groups.end; ++group) {
+    const int64_t token = groups.first_token + group * kGroupTokens;
+    const uint8_t* block = step.cache.block(table[token / layout.block_size]);
+    const int64_t group_in_block = token % layout.block_size / kGroupTokens;
+    groups.k[group] = block + layout.k_offset(tile.kv_head, group_in_block);
+    groups.v[group] = block + layout.v_offset(tile.kv_head, group_in_block);
+  }
+  if (num_tokens < kSplitTokens && num_tokens % kGroupTokens != 0) {
+    copy_values(layout, groups.v[groups.end - 1], num_tokens % kGroupTokens, state.last_group);
+    groups.v[groups.end - 1] = state.last_group;
+  }
+}
+
+// Turns a row's scores into weights 2^(s - max), and keeps their maximum and sum.
+template <typename Dots>
+static void weigh_row(TileState<Dots>& state, const Attention& op, const SplitGroups& groups, int64_t row) {
+  float* scores = state.scores + row * kSplitTokens;
+  typename Dots::Weight* weights = state.weights + row * kSplitTokens;
+  const int64_t begin = groups.begin * kGroupTokens, end = groups.end * kGroupTokens;
+  const int64_t last = state.positions[row] - groups.first_token;
+  const int64_t first = state.positions[row] - op.window + 1 - groups.first_token;
+  const float minus_infinity = -__builtin_inff();
+  if (op.softcap > 0.0f) {
+    for (int64_t i = begin; i < end; i += kLanes) {
+      store_lanes(scores + i, tanh_lanes(load_lanes(scores + i) / op.softcap) * (op.softcap * kLog2E));
+    }
+  }
+  for (int64_t i = begin; i < end && i < first; ++i) scores[i] = minus_infinity;
+  for (int64_t i = last + 1 > begin ? last + 1 : begin; i < end; ++i) scores[i] = minus_infinity;
+  Lanes largest = lanes_of(minus_infinity);
+  for (int64_t i = begin; i < end; i += kLanes) largest = larger(largest, load_lanes(scores + i));
+  const float maximum = max_lanes(largest);
+  Lanes total{};
+  for (int64_t i = begin; i < end; i += kLanes) {
+    const Lanes below = load_lanes(scores + i) - (maximum > minus_infinity ? maximum : 0.0f);
+    const Lanes weight = below < -126.0f ? Lanes{} : exp2_lanes(below);
+    total += weight;
+    Dots::store_weights(weights + i, weight);
+  }
+  state.split_maxima[row] = maximum;
+  state.split_totals[row] = sum_lanes(total);
+}
+
+PELTON_INLINE float power_of_two(float x) { return x < -126.0f ? 0.0f : exp2_lanes(lanes_of(x))[0]; }
+
+template <typename Dots>
+static void merge_row(TileState<Dots>& state, int64_t v_dims, int64_t row) {
+  const float split_maximum = state.split_maxima[row];
+  if (split_maximum == -__builtin_inff()) return;
+  const float maximum = state.maxima[row] > split_maximum ? state.maxima[row] : split_maximum;
+  const float old_factor = power_of_two(state.maxima[row] - maximum);
+  const float split_factor = power_of_two(split_maximum - maximum);
+  state.maxima[row] = maximum;
+  state.totals[row] = state.totals[row] * old_factor + state.split_totals[row] * split_factor;
+  float* sums = state.sums + row * v_dims;
+  const float* split_sums = state.split_sums + row * v_dims;
+  for (int64_t i = 0; i < v_dims; i += kLanes) {
+    store_lanes(sums + i, load_lanes(sums + i) * old_factor + load_lanes(split_sums + i) * split_factor);
+  }
+}
+
+template <typename Dots>
+static void store_rows(const TileState<Dots>& state, const Attention& op, const AttentionStep& step,
+                       const AttentionTile& tile) {
+  const int64_t group_size = op.group_size();
+  for (int64_t row = 0; row < state.num_rows; ++row) {
+    const int64_t pair = tile.tile * kTileRows + row;
+    const int64_t token = step.query_start[tile.request] + pair / group_size;
+    const int64_t head = tile.kv_head * group_size + pair % group_size;
+    float* y = op.y.row(token) + head * op.v_dim;
+    const float* sums = state.sums + row * op.layout.v_dims;
+    const float factor = 1.0f / state.totals[row];
+    for (int64_t i = 0; i < op.v_dim; i += kLanes) {
+      store_some(y + i, load_lanes(sums + i) * factor, op.v_dim - i < kLanes ? op.v_dim - i : kLanes);
+    }
+  }
+}
+
+template <typename Dots>
+static void attend(const Attention& op, const AttentionStep& step, const AttentionTile& tile, void* scratch) {
+  TileState<Dots> state;
+  place_tile(state, op, scratch);
+  load_queries(state, op, step, tile);
+  const int64_t first_seen = state.first_position - op.window + 1;
+  const int64_t first_split = first_seen > 0 ? first_seen / kSplitTokens : 0;
+  for (int64_t split = first_split; split * kSplitTokens <= state.last_position; ++split) {
+    SplitGroups groups;
+    groups.first_token = split * kSplitTokens;
+    find_groups(groups, state, op, step, tile);
+    Dots::score(state, op.layout, groups);
+    for (int64_t row = 0; row < state.num_rows; ++row) weigh_row(state, op, groups, row);
+    Dots::sum_values(state, op.layout, groups);
+    for (int64_t row = 0; row < state.num_rows; ++row) merge_row(state, op.layout.v_dims, row);
+  }
+  store_rows(state, op, step, tile);
+}
+
+}  // namespace pelton

@@ -1,0 +1,103 @@
+// Products of 16 cached tokens in plain float32 arithmetic: for every instruction set without bfloat16 dot products, and
+// for float32 caches.
+#pragma once
+
+#include "attention/attention_body.h"
+
+namespace pelton {
+
+// Key pair i of 16 tokens, as floats: `even` is dimension 2 i, `odd` dimension 2 i + 1.
+template <bool is_bfloat16>
+PELTON_INLINE void load_pair(const uint8_t* from, int64_t pair, int64_t row_floats, Lanes& even, Lanes& odd) {
+  if constexpr (is_bfloat16) {
+    LanesUInt bits;
+    memcpy(&bits, from + pair * row_floats * 4, sizeof bits);
+    const LanesUInt low = bits << 16, high = bits & 0xffff0000u;
+    memcpy(&even, &low, sizeof even);
+    memcpy(&odd, &high, sizeof odd);
+  } else {
+    even = load_lanes(reinterpret_cast<const float*>(from) + 2 * pair * row_floats);
+    odd = load_lanes(reinterpret_cast<const float*>(from) + (2 * pair + 1) * row_floats);
+  }
+}
+
+template <bool is_bfloat16>
+struct LanesDots {
+  using Query = float;
+  using Weight = float;
+  static constexpr int64_t kRows = 4;
+
+  static void load_query(const float* q, float factor, int64_t dim, int64_t padded, float* to) {
+    for (int64_t i = 0; i < padded; ++i) to[i] = i < dim ? q[i] * factor : 0.0f;
+  }
+
+  PELTON_INLINE void store_weights(float* to, Lanes weights) { store_lanes(to, weights); }
+
+  template <int num_rows>
+  PELTON_INLINE void score_rows(const uint8_t* keys, const float* queries, int64_t k_dims, float* scores) {
+    Lanes sums[num_rows] = {};
+    for (int64_t pair = 0; pair < k_dims / 2; ++pair) {
+      Lanes even, odd;
+      load_pair<is_bfloat16>(keys, pair, kGroupTokens, even, odd);
+      for (int row = 0; row < num_rows; ++row) {
+        sums[row] += even * queries[row * k_dims + 2 * pair];
+        sums[row] += odd * queries[row * k_dims + 2 * pair + 1];
+      }
+    }
+    for (int row = 0; row < num_rows; ++row) store_lanes(scores + row * kSplitTokens, sums[row]);
+  }
+
+  static void score(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups) {
+    for (int64_t group = groups.begin; group < groups.end; ++group) {
+      for (int64_t row = 0; row < state.num_rows; row += kRows) {
+        const float* queries = state.queries + row * layout.k_dims;
+        float* scores = state.scores + row * kSplitTokens + group * kGroupTokens;
+        if (state.num_rows - row >= kRows) {
+          score_rows<kRows>(groups.k[group], queries, layout.k_dims, scores);
+        } else {
+          for (int64_t i = 0; i < state.num_rows - row; ++i) {
+            score_rows<1>(groups.k[group], queries + i * layout.k_dims, layout.k_dims, scores + i * kSplitTokens);
+          }
+        }
+      }
+    }
+  }
+
+  // 16 value dimensions of `num_rows` rows, over all tokens of the split in order.
+  template <int num_rows>
+  PELTON_INLINE void sum_rows(const SplitGroups& groups, int64_t column, int64_t v_dims, const float* weights,
+                              float* sums_out) {
+    Lanes sums[num_rows] = {};
+    const int64_t column_bytes = column * 4;
+    for (int64_t group = groups.begin; group < groups.end; ++group) {
+      const float* group_weights = weights + group * kGroupTokens;
+      for (int64_t pair = 0; pair < kGroupTokens / 2; ++pair) {
+        Lanes even, odd;
+        load_pair<is_bfloat16>(groups.v[group] + column_bytes, pair, v_dims, even, odd);
+        for (int row = 0; row < num_rows; ++row) {
+          sums[row] += even * group_weights[row * kSplitTokens + 2 * pair];
+          sums[row] += odd * group_weights[row * kSplitTokens + 2 * pair + 1];
+        }
+      }
+    }
+    for (int row = 0; row < num_rows; ++row) store_lanes(sums_out + row * v_dims + column, sums[row]);
+  }
+
+  static void sum_values(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups) {
+    for (int64_t row = 0; row < state.num_rows; row += kRows) {
+      const float* weights = state.weights + row * kSplitTokens;
+      float* sums = state.split_sums + row * layout.v_dims;
+      for (int64_t column = 0; column < layout.v_dims; column += kLanes) {
+        if (state.num_rows - row >= kRows) {
+          sum_rows<kRows>(groups, column, layout.v_dims, weights, sums);
+        } else {
+          for (int64_t i = 0; i < state.num_rows - row; ++i) {
+            sum_rows<1>(groups, column, layout.v_dims, weights + i * kSplitTokens, sums + i * layout.v_dims);
+          }
+        }
+      }
+    }
+  }
+};
+
+}  // namespace pelton

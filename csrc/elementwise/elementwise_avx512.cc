@@ -1,0 +1,7 @@
+#include "elementwise/elementwise_body.h"
+
+namespace pelton {
+
+void elementwise_avx512(const Elementwise& op, int64_t row_begin, int64_t row_end) { elementwise_body(op, row_begin, row_end); }
+
+}  // namespace pelton

@@ -1,0 +1,105 @@
+// The ops of a program: each one binds a kernel to its operands. Arithmetic is in the kernels' own folders.
+#pragma once
+
+#include <vector>
+
+#include "attention/attention.h"
+#include "embedding/embedding.h"
+#include "linear/linear.h"
+#include "program/op.h"
+
+namespace pelton {
+
+class Barrier final : public Op {
+ public:
+  void execute(const Step&, Worker& worker) const override { worker.pool.barrier(); }
+};
+
+// A kernel over rows, each thread with an equal contiguous share of them.
+template <typename Task>
+class RowOp final : public Op {
+ public:
+  using Kernel = void (*)(const Task&, int64_t row_begin, int64_t row_end);
+
+  RowOp(RowAxis axis, const Task& task, Kernel kernel) : axis_(axis), task_(task), kernel_(kernel) {}
+
+  void execute(const Step& step, Worker& worker) const override {
+    const Share share = worker.share(step.num_rows(axis_));
+    kernel_(task_, share.begin, share.end);
+  }
+
+ private:
+  RowAxis axis_;
+  Task task_;
+  Kernel kernel_;
+};
+
+// Stores rows the way a linear's kernel reads them. `memory` holds make_activation's arrays.
+class QuantizeOp final : public Op {
+ public:
+  QuantizeOp(RowAxis axis, Rows x, ActivationKind kind, int64_t size, void* memory)
+      : axis_(axis), x_(x), kind_(kind), size_(size), memory_(memory) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  RowAxis axis_;
+  Rows x_;
+  ActivationKind kind_;
+  int64_t size_;
+  void* memory_;
+};
+
+// One part of a linear: a packed matrix and the quantized rows it multiplies.
+struct LinearPart {
+  PackedMatrix matrix;
+  void* activation_memory;
+};
+
+// All parts of a weight in one phase; workers claim strips of 64 output channels.
+class LinearOp final : public Op {
+ public:
+  LinearOp(RowAxis axis, std::vector<LinearPart> parts, const float* bias, Rows residual, Rows y)
+      : axis_(axis), parts_(std::move(parts)), bias_(bias), residual_(residual), y_(y) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  RowAxis axis_;
+  std::vector<LinearPart> parts_;
+  const float* bias_;
+  Rows residual_;
+  Rows y_;
+};
+
+class SelectRowsOp final : public Op {
+ public:
+  SelectRowsOp(Rows x, Rows y, int64_t size) : x_(x), y_(y), size_(size) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  Rows x_;
+  Rows y_;
+  int64_t size_;
+};
+
+class KvWriteOp final : public Op {
+ public:
+  KvWriteOp(const KvWrite& task, KvWriteKernel kernel) : task_(task), kernel_(kernel) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  KvWrite task_;
+  KvWriteKernel kernel_;
+};
+
+// Workers claim tiles of (request, kv head, 64 pairs of token and query head).
+class AttentionOp final : public Op {
+ public:
+  AttentionOp(const Attention& task, AttentionKernel kernel) : task_(task), kernel_(kernel) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  Attention task_;
+  AttentionKernel kernel_;
+};
+
+}  // namespace pelton

@@ -1,0 +1,145 @@
+#include "program/program.h"
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace pelton {
+namespace {
+
+constexpr size_t kPackedAlignment = 4096;
+
+void require(bool condition, const std::string& message) {
+  if (!condition) throw std::invalid_argument("step: " + message);
+}
+
+}  // namespace
+
+Program::Program(const ProgramSizes& sizes, int num_threads)
+    : sizes_(sizes),
+      pool_(num_threads),
+      ranges_(num_threads),
+      buffers_(sizes.buffer_bytes),
+      packed_(sizes.packed_bytes),
+      scratch_(round_up(sizes.scratch_bytes, 4096) * static_cast<size_t>(num_threads)),
+      sampling_scratch_(sampling_scratch_bytes(sizes.vocab_size) * static_cast<size_t>(num_threads)),
+      scans_(scan_kernels()),
+      token_ids_(static_cast<size_t>(sizes.max_num_tokens)),
+      positions_(static_cast<size_t>(sizes.max_num_tokens)),
+      request_index_(static_cast<size_t>(sizes.max_num_tokens)) {}
+
+Rows Program::rows(size_t offset_bytes, int64_t stride) {
+  return {reinterpret_cast<float*>(buffers_.data() + offset_bytes), stride};
+}
+
+PackedMatrix Program::pack_matrix(Scheme scheme, const uint8_t* rows, int64_t n, int64_t k, bool exact) {
+  const size_t size_bytes = round_up(packed_size_bytes(scheme, n, k, exact), kPackedAlignment);
+  if (packed_used_bytes_ + size_bytes > sizes_.packed_bytes) throw std::logic_error("program: packed_bytes is too small");
+  uint8_t* to = packed_.data() + packed_used_bytes_;
+  packed_used_bytes_ += size_bytes;
+  const PackedMatrix matrix = pack_strips(scheme, rows, n, k, to, exact, 0, 0);
+  pool_.run([&](int thread) {
+    const Share share(matrix.num_strips, thread, pool_.num_threads());
+    pack_strips(scheme, rows, n, k, to, exact, static_cast<int>(share.begin), static_cast<int>(share.end));
+  });
+  return matrix;
+}
+
+const float* Program::add_vector(std::vector<float> values) {
+  vectors_.push_back(std::make_unique<std::vector<float>>(std::move(values)));
+  return vectors_.back()->data();
+}
+
+const RotaryTable* Program::add_rotary_table(const std::vector<double>& inv_freq, double attention_factor) {
+  const int64_t max_position = sizes_.block_size * sizes_.max_blocks_per_request;
+  rotary_tables_.push_back(std::make_unique<RotaryTable>(inv_freq, attention_factor, max_position));
+  return rotary_tables_.back().get();
+}
+
+void Program::bind_kv(uint8_t* memory, int64_t num_blocks) { cache_ = {memory, sizes_.kv_block_bytes, num_blocks}; }
+
+void Program::check_request(const StepArrays& arrays, int64_t request) const {
+  const std::string name = "request " + std::to_string(request);
+  const int64_t begin = arrays.query_start[request], end = arrays.query_start[request + 1];
+  const int64_t context_len = arrays.context_len[request];
+  require(begin <= end && end <= arrays.num_tokens, name + " owns tokens that are not in the step");
+  require(end - begin <= context_len, name + " has more tokens in the step than in its context");
+  require(context_len <= sizes_.block_size * arrays.max_blocks, name + " has more tokens than its blocks hold");
+  for (int64_t token = begin; token < end; ++token) {
+    require(arrays.positions[token] == context_len - (end - token), name + " has a position out of order");
+  }
+  const int32_t* table = arrays.block_table + request * arrays.max_blocks;
+  const int64_t num_blocks = (context_len + sizes_.block_size - 1) / sizes_.block_size;
+  for (int64_t i = 0; i < num_blocks; ++i) {
+    require(table[i] >= 0 && table[i] < cache_.num_blocks, name + " has a block id that is not in the cache");
+  }
+}
+
+void Program::check_step(const StepArrays& arrays) const {
+  require(cache_.memory != nullptr, "no cache is bound");
+  require(arrays.num_tokens <= sizes_.max_num_tokens, "more tokens than the program was compiled for");
+  require(arrays.num_requests <= sizes_.max_num_requests, "more requests than the program was compiled for");
+  require(arrays.num_logits_rows <= sizes_.max_num_logits_rows, "more rows with logits than it was compiled for");
+  require(arrays.max_blocks <= sizes_.max_blocks_per_request, "more blocks per request than it was compiled for");
+  for (int64_t token = 0; token < arrays.num_tokens; ++token) {
+    const int32_t id = arrays.token_ids[token];
+    require(id >= 0 && id < sizes_.embedding_rows, "token id " + std::to_string(id) + " is not in the vocabulary");
+  }
+  require(arrays.query_start[0] == 0, "the first request starts at token 0");
+  require(arrays.query_start[arrays.num_requests] == arrays.num_tokens, "requests own all tokens");
+  for (int64_t request = 0; request < arrays.num_requests; ++request) check_request(arrays, request);
+  for (int64_t row = 0; row < arrays.num_logits_rows; ++row) {
+    const int32_t token = arrays.logits_index[row];
+    require(token >= 0 && token < arrays.num_tokens, "a row with logits is not a token of the step");
+  }
+}
+
+void Program::check_sampling(const Sampling& sampling) const {
+  const auto is_token = [&](int32_t id) { return id >= 0 && id < sizes_.vocab_size; };
+  const int64_t num_rows = sampling.num_rows;
+  require(std::all_of(sampling.history_ids, sampling.history_ids + sampling.history_start[num_rows], is_token),
+          "a history id is not in the vocabulary");
+  require(std::all_of(sampling.bias_ids, sampling.bias_ids + sampling.bias_start[num_rows], is_token),
+          "a bias id is not in the vocabulary");
+}
+
+void Program::copy_inputs(const StepArrays& arrays) {
+  std::copy_n(arrays.token_ids, arrays.num_tokens, token_ids_.begin());
+  std::copy_n(arrays.positions, arrays.num_tokens, positions_.begin());
+  for (int64_t request = 0; request < arrays.num_requests; ++request) {
+    std::fill(request_index_.begin() + arrays.query_start[request],
+              request_index_.begin() + arrays.query_start[request + 1], static_cast<int32_t>(request));
+  }
+}
+
+void Program::run(const StepArrays& arrays, const Sampling& sampling, const SamplingResult& result,
+                  float* logits_copy) {
+  check_step(arrays);
+  check_sampling(sampling);
+  copy_inputs(arrays);
+  const Step step{arrays.num_tokens,
+                  arrays.num_requests,
+                  arrays.num_logits_rows,
+                  arrays.logits_index,
+                  {cache_, positions_.data(), request_index_.data(), arrays.query_start, arrays.block_table,
+                   arrays.max_blocks}};
+  const size_t scratch_bytes = scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
+  const size_t sampling_bytes = sampling_scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
+  uint16_t last_phase = phase_;
+  pool_.run([&](int thread) {
+    Worker worker{thread, pool_, ranges_, phase_, scratch_.data() + static_cast<size_t>(thread) * scratch_bytes};
+    for (const std::unique_ptr<Op>& op : ops_) op->execute(step, worker);
+    pool_.barrier();
+    void* scratch = sampling_scratch_.data() + static_cast<size_t>(thread) * sampling_bytes;
+    worker.claim(arrays.num_logits_rows, [&](int64_t row) {
+      const float* logits = logits_.row(row);
+      sample_row(sampling, scans_, logits, sizes_.vocab_size, row, result, scratch);
+      if (logits_copy != nullptr) std::copy_n(logits, sizes_.vocab_size, logits_copy + row * sizes_.vocab_size);
+    });
+    if (thread == 0) last_phase = worker.phase;
+  });
+  phase_ = last_phase;
+}
+
+}  // namespace pelton

@@ -1,0 +1,88 @@
+// A plan as the machine runs it: a flat list of ops over one static arena, and sampling, in one call per step.
+//
+// Built once: memory, then weights, then ops in order. Buffers are offsets into the arena, chosen by the lowering so that
+// what is dead is overwritten. run() allocates nothing; results do not depend on the number of threads.
+#pragma once
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "core/arena.h"
+#include "core/thread_pool.h"
+#include "core/work_ranges.h"
+#include "linear/linear.h"
+#include "program/op.h"
+#include "rotary/rotary.h"
+#include "sampling/sampling.h"
+
+namespace pelton {
+
+struct ProgramSizes {
+  int64_t max_num_tokens;
+  int64_t max_num_requests;
+  int64_t max_num_logits_rows;
+  int64_t block_size;
+  int64_t max_blocks_per_request;
+  int64_t vocab_size;        // of the logits
+  int64_t embedding_rows;    // token ids are below this
+  size_t buffer_bytes;       // the arena of intermediate values
+  size_t packed_bytes;       // all packed weights
+  size_t scratch_bytes;      // per thread
+  int64_t kv_block_bytes;
+};
+
+// The arrays of one step; names as in backends/executable.py. They are read until run() returns.
+struct StepArrays {
+  int64_t num_tokens, num_requests, num_logits_rows, max_blocks;
+  const int32_t* token_ids;
+  const int32_t* positions;
+  const int32_t* query_start;
+  const int32_t* context_len;
+  const int32_t* block_table;
+  const int32_t* logits_index;
+};
+
+class Program {
+ public:
+  Program(const ProgramSizes& sizes, int num_threads);
+
+  uint8_t* buffer(size_t offset_bytes) { return buffers_.data() + offset_bytes; }
+  Rows rows(size_t offset_bytes, int64_t stride);
+  const int32_t* token_ids() const { return token_ids_.data(); }
+  const int32_t* positions() const { return positions_.data(); }
+
+  // Packs rows of a checkpoint with all threads; the rows are not needed after.
+  PackedMatrix pack_matrix(Scheme scheme, const uint8_t* rows, int64_t n, int64_t k, bool exact);
+  const float* add_vector(std::vector<float> values);
+  const RotaryTable* add_rotary_table(const std::vector<double>& inv_freq, double attention_factor);
+  void add_op(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
+  void set_logits(Rows logits) { logits_ = logits; }
+
+  void bind_kv(uint8_t* memory, int64_t num_blocks);
+
+  // Throws std::invalid_argument, before anything is computed, if the arrays are not a step within the sizes.
+  void run(const StepArrays& arrays, const Sampling& sampling, const SamplingResult& result, float* logits_copy);
+
+ private:
+  void check_step(const StepArrays& arrays) const;
+  void check_request(const StepArrays& arrays, int64_t request) const;
+  void check_sampling(const Sampling& sampling) const;
+  void copy_inputs(const StepArrays& arrays);
+
+  const ProgramSizes sizes_;
+  ThreadPool pool_;
+  WorkRanges ranges_;
+  Arena buffers_, packed_, scratch_, sampling_scratch_;
+  size_t packed_used_bytes_ = 0;
+  uint16_t phase_ = 0;
+  ScanKernels scans_;
+  std::vector<int32_t> token_ids_, positions_, request_index_;
+  std::vector<std::unique_ptr<std::vector<float>>> vectors_;
+  std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;
+  std::vector<std::unique_ptr<Op>> ops_;
+  Rows logits_;
+  KvCache cache_;
+};
+
+}  // namespace pelton

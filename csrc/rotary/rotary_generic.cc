@@ -1,0 +1,7 @@
+#include "rotary/rotary_body.h"
+
+namespace pelton {
+
+void rotary_generic(const Rotary& op, int64_t row_begin, int64_t row_end) { rotary_body(op, row_begin, row_end); }
+
+}  // namespace pelton

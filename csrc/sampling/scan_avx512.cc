@@ -1,0 +1,7 @@
+#include "sampling/scan_body.h"
+
+namespace pelton {
+
+ScanKernels scan_kernels_avx512() { return {find_largest_body, compute_weights_body}; }
+
+}  // namespace pelton

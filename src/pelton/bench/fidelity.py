@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pelton.backends.executable import Executable, Float32
-from pelton.runner.direct_step import logits_of
-
+Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
+LogitsReader = Callable[[list[int]], Float32]  # token ids [T] of one text -> logits [T, V]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +43,19 @@ def log_softmax(logits_TV: Float32) -> Float64:
 
 
 def measure_fidelity(
-    actual: Executable,
-    expected: Executable,
+    actual: LogitsReader,
+    expected: LogitsReader,
     token_ids: list[int],
     *,
     window: int,
-    chunk: int,
-    blocks: list[int],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Fidelity:
-    """Compare two executables of the same model over `token_ids`, in windows of `window` tokens.
-
-    `blocks` hold one window; `progress` is told the number of positions done.
-    """
+    """Compare two readers of the same model over `token_ids`, in windows of `window`; `progress` hears positions done."""
     same: list[npt.NDArray[np.bool_]] = []
     kl: list[Float64] = []
     done = 0
     for ids in windows(token_ids, window):
-        both = (logits_of(x, ids, blocks, chunk=chunk, max_blocks=len(blocks)) for x in (actual, expected))
-        same_T, kl_T = compare_logits(*both)
+        same_T, kl_T = compare_logits(actual(ids), expected(ids))
         same.append(same_T)
         kl.append(kl_T)
         done += len(ids)

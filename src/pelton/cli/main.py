@@ -35,8 +35,8 @@ COMMANDS: Final[dict[str, Entry]] = {
     "models": Entry("pelton.cli.models:models", "List, download and find models."),
     "config": Entry("pelton.cli.config:config", "Print every setting with its reason."),
     "doctor": Entry("pelton.cli.doctor:doctor", "Look at this machine, and at what a model would use of it."),
-    "bench": Entry("pelton.bench.cli:bench", "Measure speed."),
-    "eval": Entry("pelton.bench.eval_cli:evaluate", "Measure fidelity to the reference."),
+    "bench": Entry("pelton.cli.bench:bench", "Measure speed."),
+    "eval": Entry("pelton.cli.evaluate:evaluate", "Measure fidelity to the reference."),
     "version": Entry("pelton.cli.version:version", "Print the version."),
 }
 

@@ -1,0 +1,251 @@
+"""Puts an engine together: the one place where the control plane meets models, backends and devices.
+
+Two halves. The half of the server opens the checkpoint for its sizes, tokenizer and defaults, and resolves the
+configuration. The half of the engine (`make_engine`) gets that configuration as bytes, loads the weights and makes the
+loop; it runs in a process of its own for servers and in the caller's for `LLM`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pelton.api.parts import EngineParts, ProgressCallback
+from pelton.backends.executable import Backend, Float32, Limits
+from pelton.checkpoint import Checkpoint, open_checkpoint
+from pelton.checkpoint.hub import resolve_model
+from pelton.config.decision import Decision
+from pelton.config.env import get_environment
+from pelton.config.hardware import probe_hardware
+from pelton.config.model_facts import ModelFacts
+from pelton.config.resolve import resolve
+from pelton.config.schema import EngineConfig
+from pelton.config.user_config import UserConfig
+from pelton.core.messages import EngineFacts
+from pelton.engine.client import EngineClient
+from pelton.engine.inprocess_client import InProcessClient
+from pelton.engine.limits import SchedulerLimits
+from pelton.engine.loop import EngineLoop
+from pelton.engine.process_client import ProcessClient
+from pelton.engine.scheduler import Scheduler
+from pelton.kvcache.block_pool import BlockPool
+from pelton.loading import load_model
+from pelton.runner.direct_step import logits_of
+from pelton.runner.kv_pool import KvPool
+from pelton.runner.model_runner import ModelRunner
+from pelton.tokenization import Tokenizer, make_tokenizer
+from pelton.tokenization.chat import Chat
+from pelton.tokenization.chat_template import TemplateWorker
+
+ENGINE_COMMAND = (sys.executable, "-m", "pelton.api.engine_main")
+KV_LANES = 32  # the native attention kernel pads a head to whole lanes of this many numbers
+
+Report = Callable[[str, float], None]
+LogitsReader = Callable[[list[int]], Float32]  # token ids [T] of one text -> logits [T, V]
+
+
+class EngineSetup(msgspec.Struct, frozen=True):
+    """What the engine process is told: where the model lies, and everything that was decided."""
+
+    path: str
+    config: EngineConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A model that has been looked at and configured, and not loaded."""
+
+    checkpoint: Checkpoint
+    asked: UserConfig
+    config: EngineConfig
+    decisions: tuple[Decision, ...]
+
+    @property
+    def setup(self) -> EngineSetup:
+        """What the engine's half needs."""
+        return EngineSetup(str(self.checkpoint.path), self.config)
+
+
+def open_model(asked: UserConfig, on_progress: ProgressCallback | None = None) -> Opened:
+    """Find, open and configure the model that `asked` names. Downloads it if it is a name that stands for a download."""
+    if on_progress is not None:
+        on_progress("finding the model", 0.0)
+    checkpoint = open_checkpoint(resolve_model(str(asked.get("model"))))
+    config, decisions = resolve(asked, get_model_facts(checkpoint, asked), probe_hardware())
+    return Opened(checkpoint=checkpoint, asked=asked, config=config, decisions=decisions)
+
+
+def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
+    """The sizes that configuration needs."""
+    spec = checkpoint.spec
+    is_reference = asked.get("backend") == "reference"
+    head_dim = spec.head_dim if is_reference else -(-spec.head_dim // KV_LANES) * KV_LANES
+    bytes_per_number = 8 if is_reference else 4 if asked.get("exact") else 2
+    weight_bytes = checkpoint.weight_bytes
+    if is_reference:
+        weight_bytes = 4 * sum(_count(info.shape) for info in checkpoint.tensors.values())
+    return ModelFacts(
+        name=spec.architecture,
+        max_position=spec.max_position,
+        vocab_size=spec.vocab_size,
+        hidden_size=spec.hidden_size,
+        num_layers=spec.num_layers,
+        weight_bytes=weight_bytes,
+        weight_dtype=spec.weight_dtype,
+        kv_bytes_per_token=2 * spec.num_layers * spec.num_kv_heads * head_dim * bytes_per_number,
+    )
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    product = 1
+    for size in shape:
+        product *= size
+    return product
+
+
+def make_backend(name: str, dtype: str = "float32") -> Backend:
+    """The backend called `name`. Raises BackendError if this build or machine cannot run it."""
+    if name == "reference":
+        from pelton.backends.reference import ReferenceBackend  # noqa: PLC0415  only what is used is loaded
+
+        return ReferenceBackend("float64" if dtype == "float64" else "float32")
+    from pelton.backends.cpu import CpuBackend  # noqa: PLC0415
+    from pelton.backends.cpu.isa import set_isa  # noqa: PLC0415
+
+    isa = get_environment().isa
+    if isa is not None:
+        set_isa(isa)
+    return CpuBackend()
+
+
+def make_limits(config: EngineConfig) -> Limits:
+    """The sizes that the executable is compiled for."""
+    block_size = config.cache.block_size
+    return Limits(
+        max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
+        max_num_requests=config.scheduler.max_num_requests,
+        max_num_logits_rows=config.scheduler.max_num_requests,
+        block_size=block_size,
+        max_blocks_per_request=-(-config.model.max_model_len // block_size),
+        num_threads=config.runner.num_threads,
+        max_num_logprobs=config.server.max_logprobs,
+        exact=config.model.exact,
+    )
+
+
+def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> EngineLoop:
+    """Load the weights and make the engine loop around them."""
+    report("loading weights", 0.1)
+    limits = make_limits(config)
+    loaded = load_model(
+        checkpoint, make_backend(config.runner.backend, config.model.dtype), limits, config.model.max_model_len
+    )
+    report("allocating the KV cache", 0.9)
+    pool = KvPool(config.cache.num_blocks, loaded.executable.kv_bytes_per_block)
+    runner = ModelRunner(
+        loaded.executable,
+        limits,
+        pool,
+        max_model_len=config.model.max_model_len,
+        vocab_size=loaded.spec.vocab_size,
+        server_seed=config.model.seed,
+    )
+    scheduler = Scheduler(
+        SchedulerLimits(
+            max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
+            max_prefill_chunk=config.scheduler.max_prefill_chunk,
+            max_num_requests=config.scheduler.max_num_requests,
+            max_model_len=config.model.max_model_len,
+            vocab_size=loaded.spec.vocab_size,
+        ),
+        BlockPool(config.cache.num_blocks, config.cache.block_size),
+    )
+    return EngineLoop(scheduler, runner)
+
+
+def make_logits_reader(opened: Opened, backend: str, *, window: int, chunk: int) -> LogitsReader:
+    """A function from the token ids of one text (at most `window`) to their logits, computed `chunk` tokens a step."""
+    config, block_size = opened.config, opened.config.cache.block_size
+    num_blocks = -(-window // block_size)
+    limits = Limits(
+        max_num_batched_tokens=chunk,
+        max_num_requests=1,
+        max_num_logits_rows=chunk,
+        block_size=block_size,
+        max_blocks_per_request=num_blocks,
+        num_threads=config.runner.num_threads,
+        exact=config.model.exact,
+    )
+    executable = load_model(opened.checkpoint, make_backend(backend), limits, window).executable
+    pool = KvPool(num_blocks, executable.kv_bytes_per_block)
+    executable.bind_kv(pool.memory, num_blocks)
+    blocks = list(range(num_blocks))
+    return lambda token_ids: logits_of(executable, token_ids, blocks, chunk=chunk, max_blocks=num_blocks)
+
+
+def make_engine(setup_bytes: bytes, report: Report) -> tuple[EngineLoop, EngineFacts]:
+    """The engine's half, from the bytes of an EngineSetup."""
+    setup = msgspec.msgpack.decode(setup_bytes, type=EngineSetup)
+    engine = make_loop(open_checkpoint(Path(setup.path)), setup.config, report)
+    details = {"backend": setup.config.runner.backend, "threads": str(setup.config.runner.num_threads)}
+    return engine, engine.make_facts(details)
+
+
+async def start_in_process(asked: UserConfig, on_progress: ProgressCallback | None = None) -> EngineParts:
+    """An engine in this process, on a thread of its own: for `LLM` and `AsyncLLM`."""
+    opened = await asyncio.to_thread(open_model, asked, on_progress)
+    report = on_progress or _ignore_progress
+    engine = await asyncio.to_thread(make_loop, opened.checkpoint, opened.config, report)
+    client = InProcessClient(engine)
+    return await asyncio.to_thread(make_parts, opened, client, client.facts)
+
+
+async def start_in_child(opened: Opened) -> EngineParts:
+    """An engine in a process of its own: for servers. The tokenizer is built while the engine loads."""
+    client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup))
+    starting = asyncio.create_task(client.start())
+    try:
+        tokenizer = asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
+        built, facts = await asyncio.gather(tokenizer, starting)
+    except BaseException:
+        starting.cancel()
+        await client.close()
+        raise
+    return make_parts(opened, client, facts, built)
+
+
+def make_parts(
+    opened: Opened, client: EngineClient, facts: EngineFacts, tokenizer: Tokenizer | None = None
+) -> EngineParts:
+    """The engine with what text needs around it."""
+    source = opened.checkpoint.tokenizer_source
+    built = tokenizer or make_tokenizer(source)
+    worker = TemplateWorker()
+    template = source.chat_template
+    if opened.config.model.chat_template is not None:
+        template = Path(opened.config.model.chat_template).read_text(encoding="utf-8")
+
+    def close() -> None:
+        worker.close()
+        opened.checkpoint.close()
+
+    return EngineParts(
+        client=client,
+        facts=facts,
+        asked=opened.asked,
+        config=opened.config,
+        decisions=opened.decisions,
+        tokenizer=built,
+        chat=Chat(built, worker, template, source.chat_templates),
+        generation=opened.checkpoint.generation,
+        close=close,
+    )
+
+
+def _ignore_progress(_stage: str, _fraction: float) -> None:
+    """Nobody watches."""

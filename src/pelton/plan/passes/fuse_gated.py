@@ -9,6 +9,7 @@ from pelton.plan.plan import Node, Plan
 
 def fuse_gated(plan: Plan) -> Plan:
     """`plan` with every such pair fused."""
+    plan = drop_dead_nodes(plan)  # a dead reader must not forbid a fusion
     linears = single_use_linears(plan)
     nodes: list[Node] = []
     for node in plan.nodes:

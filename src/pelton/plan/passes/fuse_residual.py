@@ -12,6 +12,7 @@ from pelton.plan.plan import Node, Plan
 
 def fuse_residual(plan: Plan) -> Plan:
     """`plan` with every such pair fused. Bitwise the same where the backend adds in the order of its linear."""
+    plan = drop_dead_nodes(plan)  # a dead reader must not forbid a fusion
     linears = single_use_linears(plan)
     nodes: list[Node] = []
     for node in plan.nodes:

@@ -1,0 +1,1 @@
+"""The GGUF format: container, metadata to ModelSpec, tokenizer metadata."""

@@ -39,6 +39,7 @@ void quantize_rows(const Activation& activation, const float* x, int64_t x_strid
   switch (isa()) {
 #if defined(__x86_64__)
     case Isa::Avx512: return quantize_rows_avx512(activation, x, x_stride, row_begin, row_end);
+    case Isa::Avx2: return quantize_rows_avx2(activation, x, x_stride, row_begin, row_end);
 #endif
     default: return quantize_rows_generic(activation, x, x_stride, row_begin, row_end);
   }

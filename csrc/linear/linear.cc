@@ -15,6 +15,7 @@ void linear_strip(const Linear& linear, int strip, void* scratch) {
   switch (isa()) {
 #if defined(__x86_64__)
     case Isa::Avx512: return linear_strip_avx512(linear, strip, scratch);
+    case Isa::Avx2: return linear_strip_avx2(linear, strip, scratch);
 #endif
     default: return linear_strip_generic(linear, strip, scratch);
   }

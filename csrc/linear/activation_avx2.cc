@@ -1,0 +1,75 @@
+#include <algorithm>
+#include <cstring>
+
+#include "core/float_formats.h"
+#include "linear/activation.h"
+#include "linear/intrinsics.h"
+#include "linear/layout.h"
+
+namespace pelton {
+namespace {
+
+float largest_lane(__m256 v) {
+  __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
+  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+}
+
+int32_t sum_lanes(__m256i v) {
+  __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  four = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
+}
+
+// 16 k: integers, and their negated sum.
+int32_t quantize_half(const float* x, __m256 inverse, int8_t* values) {
+  const __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_load_ps(x), inverse));
+  const __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_load_ps(x + 8), inverse));
+  const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
+  const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_store_si128(reinterpret_cast<__m128i*>(values), bytes);
+  return -sum_lanes(_mm256_add_epi32(low, high));
+}
+
+void quantize_tile(const float* x, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
+  const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
+  __m256 largest = _mm256_setzero_ps();
+  for (int i = 0; i < kTileSize; i += 8) {
+    largest = _mm256_max_ps(largest, _mm256_and_ps(_mm256_load_ps(x + i), magnitude));
+  }
+  const float most = largest_lane(largest);
+  *scale = most / 127.0f;
+  const __m256 inverse = _mm256_set1_ps(most < kSmallestScaled ? 0.0f : 127.0f / most);
+  sums16[0] = quantize_half(x, inverse, values);
+  sums16[1] = quantize_half(x + 16, inverse, values + 16);
+  *sum32 = sums16[0] + sums16[1];
+}
+
+}  // namespace
+
+void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
+                        int64_t row_end) {
+  const int64_t k = activation.row_size;
+  for (int64_t row = row_begin; row < row_end; ++row) {
+    for (int64_t first = 0, slab = 0; first < k; first += kSlabSize, ++slab) {
+      alignas(32) float padded[kSlabSize] = {};
+      std::memcpy(padded, x + row * x_stride + first, sizeof(float) * std::min<int64_t>(kSlabSize, k - first));
+      const int64_t place = slab * activation.num_rows + row;
+      if (activation.kind == ActivationKind::Float32) {
+        std::memcpy(static_cast<float*>(activation.values) + place * kSlabSize, padded, sizeof(padded));
+      } else if (activation.kind == ActivationKind::BFloat16) {
+        uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
+        for (int i = 0; i < kSlabSize; ++i) values[i] = float_to_bfloat16(padded[i]);
+      } else {
+        int8_t* values = static_cast<int8_t*>(activation.values) + place * kSlabSize;
+        for (int t = 0; t < kSlabTiles; ++t) {
+          const int64_t tile = place * kSlabTiles + t;
+          quantize_tile(padded + t * kTileSize, values + t * kTileSize, activation.scales + tile,
+                        activation.sums32 + tile, activation.sums16 + 2 * tile);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace pelton

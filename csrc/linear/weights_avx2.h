@@ -1,0 +1,96 @@
+// Expanding a packed tile with AVX2: integers to bytes, scales and minima to floats. The result stays in L1.
+#pragma once
+
+#include "linear/intrinsics.h"
+#include "linear/layout.h"
+
+namespace pelton {
+namespace {
+
+struct alignas(64) ExpandedTile {
+  uint8_t integers[kIntegerLines * kLineBytes];  // [kgroup][channel][4 k], unsigned
+  float scales[2][kStripChannels];               // the second of each only where a tile has two halves
+  float mins[2][kStripChannels];
+};
+
+__attribute__((always_inline)) inline __m256i select(__m256i mask, __m256i a, __m256i b) {
+  return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
+}
+
+template <int bits>
+void expand_integers(const uint8_t* tile, uint8_t* out) {
+  const __m256i low = _mm256_set1_epi8((1 << (bits < 8 ? bits : 4)) - 1);
+  for (int b = 0; b < kLineBytes; b += 32) {
+    const auto line = [tile, b](int i) {
+      return _mm256_load_si256(reinterpret_cast<const __m256i*>(tile + i * kLineBytes + b));
+    };
+    const auto store = [out, b, low](int kgroup, __m256i q) {
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + kgroup * kLineBytes + b), _mm256_and_si256(q, low));
+    };
+    if constexpr (bits == 4) {
+      for (int i = 0; i < 4; ++i) {
+        store(2 * i, line(i));
+        store(2 * i + 1, _mm256_srli_epi16(line(i), 4));
+      }
+    } else if constexpr (bits == 5) {
+      const __m256i low3 = _mm256_set1_epi8(7);
+      for (int i = 0; i < 5; ++i) store(i, line(i));
+      store(5, select(low3, _mm256_srli_epi16(line(0), 5), _mm256_srli_epi16(line(1), 3)));
+      store(6, select(low3, _mm256_srli_epi16(line(2), 5), _mm256_srli_epi16(line(3), 3)));
+      const __m256i upper = select(_mm256_set1_epi8(32), line(1), _mm256_add_epi8(line(3), line(3)));
+      store(7, select(low3, _mm256_srli_epi16(line(4), 5), _mm256_srli_epi16(upper, 2)));
+    } else if constexpr (bits == 6) {
+      const __m256i low2 = _mm256_set1_epi8(3), low4 = _mm256_set1_epi8(15);
+      for (int i = 0; i < 6; ++i) store(i, line(i));
+      for (int i = 0; i < 2; ++i) {
+        const __m256i first = select(low2, _mm256_srli_epi16(line(3 * i), 6), _mm256_srli_epi16(line(3 * i + 1), 4));
+        store(6 + i, select(low4, first, _mm256_srli_epi16(line(3 * i + 2), 2)));
+      }
+    }
+  }
+}
+
+__attribute__((always_inline)) inline __m256 load_halves(const uint8_t* halves, int channel) {
+  return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(halves + 2 * channel)));
+}
+
+template <bool is_signed>
+__attribute__((always_inline)) inline __m256 load_bytes(const uint8_t* bytes, int channel) {
+  const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + channel));
+  return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(packed) : _mm256_cvtepu8_epi32(packed));
+}
+
+template <ScaleForm form>
+void expand_scales(const uint8_t* src, const uint8_t* super, ExpandedTile& tile) {
+  constexpr int num_halves = has_halves(form) ? 2 : 1;
+  for (int half = 0; half < num_halves; ++half) {
+    for (int c = 0; c < kStripChannels; c += 8) {
+      __m256 scale, minimum = _mm256_setzero_ps();
+      if constexpr (is_super(form)) {
+        const __m256 integer = load_bytes<form == ScaleForm::Super16>(src + half * kStripChannels, c);
+        scale = _mm256_mul_ps(load_halves(super, c), integer);
+        if constexpr (has_min(form)) {
+          const __m256 min_integer = load_bytes<false>(src + (num_halves + half) * kStripChannels, c);
+          minimum = _mm256_mul_ps(load_halves(super, kStripChannels + c), min_integer);
+        }
+      } else {
+        scale = load_halves(src, c);
+        if constexpr (has_min(form)) minimum = load_halves(src, kStripChannels + c);
+      }
+      _mm256_store_ps(tile.scales[half] + c, scale);
+      _mm256_store_ps(tile.mins[half] + c, minimum);
+    }
+  }
+}
+
+// The tile's integers as bytes: expanded into `tile`, or where they lie already.
+template <Layout layout>
+const uint8_t* expand_tile(const uint8_t* src, const uint8_t* super, ExpandedTile& tile) {
+  expand_scales<layout.form>(src + integer_bytes(layout), super, tile);
+  if constexpr (layout.bits == 8) return src;
+  expand_integers<layout.bits>(src, tile.integers);
+  return tile.integers;
+}
+
+}  // namespace
+}  // namespace pelton

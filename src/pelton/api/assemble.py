@@ -72,7 +72,7 @@ class Opened:
 
 
 def open_model(asked: UserConfig, on_progress: ProgressCallback | None = None) -> Opened:
-    """Find, open and configure the model that `asked` names. Downloads it if it is a name that stands for a download."""
+    """Find, open and configure the model that `asked` names; a name that stands for a download is downloaded."""
     if on_progress is not None:
         on_progress("finding the model", 0.0)
     checkpoint = open_checkpoint(resolve_model(str(asked.get("model"))))

@@ -50,7 +50,7 @@ def measure_fidelity(
     window: int,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Fidelity:
-    """Compare two readers of the same model over `token_ids`, in windows of `window`; `progress` hears positions done."""
+    """Compare two readers of the same model over `token_ids`, in windows. `progress` hears positions done."""
     same: list[npt.NDArray[np.bool_]] = []
     kl: list[Float64] = []
     done = 0

@@ -29,6 +29,7 @@ BORDERS: Final = frozenset(
     {"src/pelton/server/app.py", "src/pelton/engine/process.py", "src/pelton/api/engine_main.py"}
 )
 ENVIRONMENT_FILE: Final = "src/pelton/config/env.py"
+NATIVE_FOLDER: Final = "src/pelton/backends/cpu/"
 
 # Sources that need no test file of their own, by folder or file: what covers them instead.
 COVERED_ELSEWHERE: Final = {
@@ -195,6 +196,19 @@ def environment_in_one_file(source: Source) -> Iterator[Finding]:
             yield source.finding(node.lineno, f"the environment is read in {ENVIRONMENT_FILE} only")  # type: ignore[attr-defined]
 
 
+def native_in_one_folder(source: Source) -> Iterator[Finding]:
+    """The native module is the CPU backend's alone. (It is no Python file, so import-linter does not see it.)"""
+    if not source.is_product or source.path.startswith(NATIVE_FOLDER):
+        return
+    for node in source.nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = {part for a in node.names for part in a.name.split(".")} | set(
+                (getattr(node, "module", "") or "").split(".")
+            )
+            if "_native" in names:
+                yield source.finding(node.lineno, f"the native module is imported in {NATIVE_FOLDER} only")
+
+
 def no_code_from_data(source: Source) -> Iterator[Finding]:
     """Data never becomes code."""
     for node in source.nodes:
@@ -308,6 +322,7 @@ FILE_RULES: Final[tuple[Callable[[Source], Iterator[Finding]], ...]] = (
     no_hasattr,
     no_print_style_raise,
     environment_in_one_file,
+    native_in_one_folder,
     no_code_from_data,
     no_broad_except,
     todo_form,

@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from pelton import __version__
 from pelton.errors import EngineError, InternalError, nearest
 
 EXIT_INTERRUPTED: Final = 130
@@ -76,7 +77,7 @@ class LazyGroup(click.Group):
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="pelton", message="pelton %(version)s")
+@click.version_option(__version__, message="pelton %(version)s")
 def pelton() -> None:
     """Pelton, an LLM inference engine. `pelton serve MODEL` is where to start; MODEL can be 'demo'."""
 

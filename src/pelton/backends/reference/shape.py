@@ -9,7 +9,7 @@ from pelton.backends.reference.array import Array
 
 def heads(x_TE: Array, *, num_heads: int) -> Array:
     """[T, H*D] as [T, H, D]."""
-    return x_TE.reshape(len(x_TE), num_heads, -1)
+    return x_TE.reshape(len(x_TE), num_heads, x_TE.shape[-1] // num_heads)
 
 
 def split(x: Array, *, sizes: tuple[int, ...]) -> tuple[Array, ...]:

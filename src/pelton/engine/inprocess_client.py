@@ -104,7 +104,9 @@ class InProcessClient(EngineClient):
         """The thread: messages between steps, asleep without work."""
         engine = self._engine
         try:
-            while self._apply_messages():
+            is_asked_to_end = False
+            while not is_asked_to_end:
+                is_asked_to_end = self._apply_messages()
                 outputs = engine.step()
                 self._stats = engine.stats()
                 if outputs:
@@ -115,12 +117,13 @@ class InProcessClient(EngineClient):
             engine.close()
 
     def _apply_messages(self) -> bool:
-        """Take in what has been asked for, waiting if there is no work. False after Shutdown."""
+        """Take in what has been asked for, waiting if there is no work. True once it is Shutdown."""
         is_idle = not self._engine.has_work
         while is_idle or not self._messages.empty():
             message = self._messages.get()
             if isinstance(message, Shutdown):
-                return False
+                self._engine.abort_all()
+                return True
             apply_message(self._engine, message)
             is_idle = False
-        return True
+        return False

@@ -69,7 +69,6 @@ class Supervisor:
         self._child: Child | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._problem: str | None = "The engine has not been started."
-        self._is_closing = False
         self.num_restarts = 0
 
     @property
@@ -114,7 +113,6 @@ class Supervisor:
 
     async def close(self) -> None:
         """End the engine: politely, then not."""
-        self._is_closing = True
         self._problem = "The server is shutting down."
         if self._keeper is not None:
             self._keeper.cancel()

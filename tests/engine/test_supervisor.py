@@ -1,0 +1,81 @@
+"""The supervisor without a client: what its listener hears, and when it has a problem."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.engine.fake_engine_main import Behaviour
+from tests.engine.fakes import make_request
+
+from pelton.core.messages import Add, EngineFacts, FromEngine, Outputs, Progress, Ready
+from pelton.engine.supervisor import Listener, Patience, Supervisor
+
+pytestmark = pytest.mark.unit
+
+MAIN = Path(__file__).parent / "fake_engine_main.py"
+
+
+class Notes(Listener):
+    """Writes down what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.went_down = asyncio.Event()
+        self.came_up = asyncio.Event()
+
+    def on_message(self, message: FromEngine) -> None:
+        """Write it down once."""
+        name = type(message).__name__
+        if name not in self.heard[-1:] and (not isinstance(message, Outputs) or message.outputs):
+            self.heard.append(name)
+
+    def on_up(self, facts: EngineFacts) -> None:
+        """Write it down."""
+        self.heard.append(f"up with {facts.num_blocks} blocks")
+        self.came_up.set()
+
+    def on_down(self, reason: str) -> None:
+        """Write it down."""
+        self.heard.append(reason)
+        self.came_up.clear()
+        self.went_down.set()
+
+
+def test_listener_hears_of_the_end_and_of_the_next_engine() -> None:
+    async def test() -> None:
+        notes = Notes()
+        config = msgspec.msgpack.encode(Behaviour(fault="exit"))
+        supervisor = Supervisor([sys.executable, str(MAIN)], config, notes, Patience(first_backoff_s=0.01))
+        assert supervisor.problem() == "The engine has not been started."
+        await supervisor.start()
+        assert supervisor.problem() is None
+        supervisor.send(Add(make_request("a", [1, 2, 3], 50)))
+        await notes.went_down.wait()
+        down = "The engine process died (exit code 3): the engine process closed its socket."
+        assert supervisor.problem() == down
+        await notes.came_up.wait()
+        assert supervisor.problem() is None
+        await supervisor.close()
+        await supervisor.close()
+        started = [Progress.__name__, Ready.__name__, "up with 64 blocks"]
+        assert notes.heard == [*started, Outputs.__name__, down, *started]
+        assert supervisor.pid is None
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+def test_close_while_waiting_for_the_next_try_leaves_no_process() -> None:
+    async def test() -> None:
+        notes = Notes()
+        config = msgspec.msgpack.encode(Behaviour(fault="exit"))
+        supervisor = Supervisor([sys.executable, str(MAIN)], config, notes, Patience(first_backoff_s=60.0))
+        await supervisor.start()
+        supervisor.send(Add(make_request("a", [1, 2, 3], 50)))
+        await notes.went_down.wait()
+        await supervisor.close()
+        assert supervisor.pid is None
+        assert supervisor.num_restarts == 0
+
+    asyncio.run(asyncio.wait_for(test(), 30))

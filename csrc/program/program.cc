@@ -64,6 +64,7 @@ void Program::check_request(const StepArrays& arrays, int64_t request) const {
   const int64_t begin = arrays.query_start[request], end = arrays.query_start[request + 1];
   const int64_t context_len = arrays.context_len[request];
   require(begin <= end && end <= arrays.num_tokens, name + " owns tokens that are not in the step");
+  require(context_len <= sizes_.position_rows, name + " is longer than the table of learned positions");
   require(end - begin <= context_len, name + " has more tokens in the step than in its context");
   require(context_len <= sizes_.block_size * arrays.max_blocks, name + " has more tokens than its blocks hold");
   for (int64_t token = begin; token < end; ++token) {
@@ -84,7 +85,7 @@ void Program::check_step(const StepArrays& arrays) const {
   require(arrays.max_blocks <= sizes_.max_blocks_per_request, "more blocks per request than it was compiled for");
   for (int64_t token = 0; token < arrays.num_tokens; ++token) {
     const int32_t id = arrays.token_ids[token];
-    require(id >= 0 && id < sizes_.embedding_rows, "token id " + std::to_string(id) + " is not in the vocabulary");
+    require(id >= 0 && id < sizes_.token_rows, "token id " + std::to_string(id) + " is not in the vocabulary");
   }
   require(arrays.query_start[0] == 0, "the first request starts at token 0");
   require(arrays.query_start[arrays.num_requests] == arrays.num_tokens, "requests own all tokens");

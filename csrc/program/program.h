@@ -25,7 +25,8 @@ struct ProgramSizes {
   int64_t block_size;
   int64_t max_blocks_per_request;
   int64_t vocab_size;        // of the logits
-  int64_t embedding_rows;    // token ids are below this
+  int64_t token_rows;        // token ids are below this, positions below the next
+  int64_t position_rows;
   size_t buffer_bytes;       // the arena of intermediate values
   size_t packed_bytes;       // all packed weights
   size_t scratch_bytes;      // per thread

@@ -281,14 +281,14 @@ void bind_program(nb::module_& m) {
   nb::class_<Program> program(m, "Program");
   program.def("__init__", [](Program* self, int num_threads, int64_t max_num_tokens, int64_t max_num_requests,
                              int64_t max_num_logits_rows, int64_t block_size, int64_t max_blocks_per_request,
-                             int64_t vocab_size, int64_t embedding_rows, size_t buffer_bytes, size_t packed_bytes,
+                             int64_t vocab_size, int64_t token_rows, int64_t position_rows, size_t buffer_bytes, size_t packed_bytes,
                              size_t scratch_bytes, int64_t kv_block_bytes) {
     new (self) Program({max_num_tokens, max_num_requests, max_num_logits_rows, block_size, max_blocks_per_request,
-                        vocab_size, embedding_rows, buffer_bytes, packed_bytes, scratch_bytes, kv_block_bytes},
+                        vocab_size, token_rows, position_rows, buffer_bytes, packed_bytes, scratch_bytes, kv_block_bytes},
                        num_threads);
   }, nb::kw_only(), nb::arg("num_threads"), nb::arg("max_num_tokens"), nb::arg("max_num_requests"),
      nb::arg("max_num_logits_rows"), nb::arg("block_size"), nb::arg("max_blocks_per_request"), nb::arg("vocab_size"),
-     nb::arg("embedding_rows"), nb::arg("buffer_bytes"), nb::arg("packed_bytes"), nb::arg("scratch_bytes"),
+     nb::arg("token_rows"), nb::arg("position_rows"), nb::arg("buffer_bytes"), nb::arg("packed_bytes"), nb::arg("scratch_bytes"),
      nb::arg("kv_block_bytes"));
   bind_memory(program);
   bind_row_ops(program);

@@ -1,0 +1,82 @@
+"""The weights of a program: matrices packed from their stored blocks, vectors as float32, tables left in the file.
+
+A matrix is packed once, however many ops read it, and its pages of the checkpoint are given back at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pelton.backends.cpu import _native
+from pelton.backends.cpu.page_release import release_pages
+from pelton.checkpoint.weight import Tensor, Weight
+from pelton.errors import BackendError
+from pelton.plan import WeightRef
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class WeightStore:
+    """Weights by plan name, as the native program wants them."""
+
+    def __init__(self, weights: Mapping[str, Weight], *, exact: bool) -> None:
+        self._weights = weights
+        self._exact = exact
+        self._matrices: dict[str, list[Any]] = {}
+        self._vectors: dict[str, Any] = {}
+        self.tables: list[Bytes] = []  # must live as long as the program
+
+    def get(self, ref: WeightRef) -> Weight:
+        """The weight called `ref.name`, checked against the shape that the plan knows."""
+        if ref.name not in self._weights:
+            raise BackendError(f"cpu: the plan reads weight {ref.name!r}, which is not among those loaded.")
+        weight = self._weights[ref.name]
+        if weight.shape != ref.shape:
+            raise BackendError(f"cpu: weight {ref.name!r} has shape {weight.shape}, the plan says {ref}.")
+        return weight
+
+    def activation_kinds(self, ref: WeightRef) -> list[Any]:
+        """For each part of a matrix, the form of activations that its kernel multiplies."""
+        return [_native.activation_kind(part.scheme, self._exact) for part in self.get(ref).parts]
+
+    def packed_bytes(self, ref: WeightRef) -> int:
+        """Bytes that the parts of a matrix take when packed."""
+        return sum(
+            _native.packed_matrix_bytes(part.scheme, part.shape[0], part.shape[1], self._exact)
+            for part in self.get(ref).parts
+        )
+
+    def matrices(self, program: _native.Program, ref: WeightRef) -> list[_native.Matrix]:
+        """The packed parts of a matrix."""
+        if ref.name not in self._matrices:
+            self._matrices[ref.name] = [self._pack(program, part) for part in self.get(ref).parts]
+        return self._matrices[ref.name]
+
+    def _pack(self, program: _native.Program, part: Tensor) -> _native.Matrix:
+        matrix = program.pack_matrix(part.scheme, np.ascontiguousarray(part.payload), part.shape[1], self._exact)
+        release_pages(part.payload)
+        return matrix
+
+    def vector(self, program: _native.Program, ref: WeightRef | None) -> _native.Vector | None:
+        """A norm's weight or a bias, in float32; None stays None."""
+        if ref is None:
+            return None
+        if ref.name not in self._vectors:
+            parts = self.get(ref).parts
+            values = [_native.dequantize(p.scheme, np.ascontiguousarray(p.payload), p.shape[-1]).ravel() for p in parts]
+            self._vectors[ref.name] = program.add_vector(np.concatenate(values))
+        return self._vectors[ref.name]
+
+    def table(self, ref: WeightRef) -> Tensor:
+        """An embedding's rows, as the checkpoint stores them. The store keeps them alive."""
+        weight = self.get(ref)
+        if len(weight.parts) != 1:
+            raise BackendError(f"cpu: embedding {ref.name!r} is stacked from {len(weight.parts)} tensors; it must be one.")
+        (part,) = weight.parts
+        payload = np.ascontiguousarray(part.payload)
+        self.tables.append(payload)
+        return Tensor(part.name, part.shape, part.scheme, payload)

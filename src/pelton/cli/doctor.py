@@ -43,17 +43,20 @@ def doctor(model: str | None, as_json: bool) -> None:
 
 def describe_machine(hardware: Hardware, environment: Environment) -> dict[str, str]:
     """What there is, by name."""
-    isa = hardware.isa if environment.isa is None else f"{environment.isa} (PELTON_ISA; the machine has {hardware.isa})"
+    isa = hardware.isa
+    if environment.isa is not None:
+        isa = f"{environment.isa} (PELTON_ISA; the machine has {hardware.isa})"
     extras = sorted(hardware.cpu_flags & {"avx_vnni", "avx512_vnni", "avx512_bf16", "amx_int8", "amx_bf16"})
     is_built = importlib.util.find_spec(NATIVE_MODULE) is not None
     cached = [model.name for model in list_models() if where(model.name) is not None]
+    free = format_bytes(hardware.available_memory_bytes)
     return {
         "pelton": __version__,
         "processor": f"{hardware.cpu_name} ({hardware.machine})",
         "cores": f"{hardware.num_cores} physical, {hardware.num_cpus} CPUs available to this process",
         "instruction set": isa + (f", with {', '.join(extras)}" if extras else ""),
         "kernels": "built" if is_built else "not built: run 'make native'",
-        "memory": f"{format_bytes(hardware.available_memory_bytes)} free of {format_bytes(hardware.total_memory_bytes)}",
+        "memory": f"{free} free of {format_bytes(hardware.total_memory_bytes)}",
         "huge pages": read_huge_pages(),
         "cache": f"{environment.cache_dir} ({describe_disk(environment.cache_dir)})",
         "models in the cache": ", ".join(cached) or "none",

@@ -1,0 +1,80 @@
+# `make serve` and `make test` need Python 3.11 or later, a C++ compiler and make; everything else goes into .venv.
+# A step that has been done is not done again: its stamp in .venv is newer than what it depends on.
+
+PYTHON ?= python3
+VENV ?= .venv
+MODEL ?= demo
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
+NATIVE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cc' -o -name '*.h')
+TEST_MODELS := demo gemma-3-270m
+
+.PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
+.DEFAULT_GOAL := help
+
+help: ## Say what can be made
+	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | while IFS='	' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done
+
+serve: $(VENV)/.stamp-run ## Set up, fetch MODEL (demo) and serve it on http://127.0.0.1:8000
+	$(BIN)/pelton serve $(MODEL)
+
+test: setup ## Set up, fetch the test models, run every check and every test
+	$(MAKE) fetch-test-models
+	$(MAKE) lint types
+	$(BIN)/python -m pytest
+
+check: setup ## The checks to run before every commit; no models, under 90 s
+	$(MAKE) lint types unit
+
+setup: $(VENV)/.stamp-run $(VENV)/.stamp-dev ## Set up .venv for development
+
+fetch-test-models: $(VENV)/.stamp-run
+	$(BIN)/python tools/fetch_models.py $(TEST_MODELS)
+
+lint:
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/lint-imports
+	$(BIN)/python tools/house_rules.py
+
+types:
+	$(BIN)/mypy
+	$(BIN)/mypy tools/house_rules.py
+
+unit:
+	$(BIN)/python -m pytest -m unit
+
+native: ## Build the C++ kernels again, as far as they changed
+	@rm -f $(VENV)/.stamp-run
+	@$(MAKE) $(VENV)/.stamp-run
+
+bench: $(VENV)/.stamp-run ## Measure the speed of MODEL (demo)
+	$(BIN)/pelton bench offline $(MODEL)
+
+docs: setup ## Write the reference pages that come from code
+	$(BIN)/python tools/write_reference.py
+
+clean: ## Remove what was built, .venv included; downloaded models stay in the cache
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage
+	find src tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.stamp-venv:
+	@echo "== making $(VENV)"
+	$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or later is needed, this is {sys.version}" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade 'pip>=25.1'
+	@touch $@
+
+# The build runs in the venv, not in a fresh environment each time, so ninja builds only what changed.
+$(VENV)/.stamp-run: $(VENV)/.stamp-venv pyproject.toml $(NATIVE_SOURCES)
+	@echo "== installing what Pelton needs and building the kernels"
+	$(PIP) --group build
+	$(PIP) --no-build-isolation --editable .
+	@touch $@
+
+# torch comes first and alone: whichever build of this version pip is set up to find is the one that stays.
+$(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
+	@echo "== installing tools and oracles of the tests"
+	$(PIP) torch==2.13.0
+	$(PIP) --group dev
+	@touch $@

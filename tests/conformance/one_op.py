@@ -8,7 +8,7 @@ Two steps run: the first half of the tokens; then the second half, batched with 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ from pelton.plan import Plan, Recorder, Value, WeightRef, ops
 from pelton.plan.op_spec import Case, OpSpec
 
 LIMITS = Limits(
-    max_num_batched_tokens=96,
+    max_num_batched_tokens=192,
     max_num_requests=2,
-    max_num_logits_rows=96,
+    max_num_logits_rows=192,
     block_size=16,
     max_blocks_per_request=8,
     num_threads=2,
@@ -39,12 +39,12 @@ class OneOp:
     weights: dict[str, Weight]
     steps: tuple[StepInputs, ...]
 
-    def run(self, backend: Backend) -> list[npt.NDArray[Any]]:
+    def run(self, backend: Backend, *, exact: bool = False) -> list[npt.NDArray[Any]]:
         """The rows of every result, from `backend`."""
         results = []
         for plan in self.plans:
             weights = {name: self.weights[name] for name in plan.weights()}
-            executable = program(backend, plan, weights, LIMITS, num_blocks=16)
+            executable = program(backend, plan, weights, replace(LIMITS, exact=exact), num_blocks=16)
             rows = [executable.run(inputs, want_logits=True).logits_SV for inputs in self.steps]
             assert all(row is not None for row in rows)
             results.append(np.concatenate(rows))
@@ -96,11 +96,12 @@ def as_rows(p: Recorder, value: Value) -> Value:
 
 
 def steps_of(case: Case) -> tuple[StepInputs, ...]:
-    """Half of the tokens, then the rest together with all of them reversed."""
+    """Half of the tokens, then the rest together with all of them reversed; before both, what stands before them."""
     first = case.inputs[0]
     tokens = first.tolist() if first.dtype == np.int32 else list(range(len(first)))
     half, start = len(tokens) // 2, case.first_position
     rest = [(tokens[half:], start + half), (tokens[::-1], start)]
-    if half == 0:
-        return (step(rest, limits=LIMITS),)
-    return (step([(tokens[:half], start)], limits=LIMITS), step(rest, limits=LIMITS))
+    requests = [[(tokens[:half], start)], rest]
+    if start > 0:
+        requests.insert(0, [(tokens[:1] * start, 0)] * 2)
+    return tuple(step(pieces, limits=LIMITS) for pieces in requests if pieces[0][0])

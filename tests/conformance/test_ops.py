@@ -46,7 +46,8 @@ CASES = [pytest.param(*case, id=f"{case[0].name}-{case[1].name}-{case[2]}") for 
 def test_backend_agrees_with_the_oracle(candidate: Candidate, spec: OpSpec, case: Case, scheme: str) -> None:
     wrapped = one_op(spec, case, scheme)
     try:
-        given = wrapped.run(candidate.make())
+        with candidate.open() as backend:
+            given = wrapped.run(backend, exact=candidate.exact)
     except BackendError as refusal:
         if not str(refusal):
             pytest.fail(f"{candidate} refuses {spec.name} without a reason")

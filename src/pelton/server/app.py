@@ -1,0 +1,87 @@
+"""The ASGI application: every route, and the layers around them, outermost first."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from pelton.errors import EngineError
+from pelton.server import probe
+from pelton.server.auth import RequireKey
+from pelton.server.border import Border
+from pelton.server.chat import create_chat_completion
+from pelton.server.chat_schema import CHAT
+from pelton.server.completion import create_completion
+from pelton.server.completion_schema import COMPLETION
+from pelton.server.docs_page import show_docs, show_openapi
+from pelton.server.error_answer import answer_engine_error, answer_http_exception
+from pelton.server.field import Schema
+from pelton.server.state import ServerState
+from pelton.server.token import detokenize, tokenize
+from pelton.server.token_schema import DETOKENIZE, TOKENIZE
+
+
+class Row(NamedTuple):
+    """A route: its handler, what it is for, and its fields where it has a body."""
+
+    method: str
+    path: str
+    handler: Callable[[Request], Awaitable[Any]]
+    about: str
+    schema: Schema[Any] | None = None
+
+
+ROUTES = (
+    Row("POST", "/v1/chat/completions", create_chat_completion, "The next message of a conversation.", CHAT),
+    Row("POST", "/v1/completions", create_completion, "Text that goes on where a prompt ends.", COMPLETION),
+    Row("GET", "/v1/models", probe.models, "The served model, under each of its names."),
+    Row("GET", "/v1/models/{model:path}", probe.model, "One name of the served model."),
+    Row("POST", "/tokenize", tokenize, "Token ids of a text or a conversation.", TOKENIZE),
+    Row("POST", "/detokenize", detokenize, "Text of token ids.", DETOKENIZE),
+    Row("GET", "/health", probe.health, "200 while the engine makes progress, else 503. Never asks for a key."),
+    Row("GET", "/ready", probe.ready, "200 while requests are taken, else 503."),
+    Row("GET", "/metrics", probe.metrics, "Prometheus metrics."),
+    Row("GET", "/version", probe.version, "The version of Pelton."),
+    Row("GET", "/config", probe.config, "Every setting with its value, source and reason."),
+)
+DOCS_ROUTES = (
+    Row("GET", "/openapi.json", show_openapi, "This interface as an OpenAPI document."),
+    Row("GET", "/docs", show_docs, "This interface as a page."),
+)
+
+
+def make_app(state: ServerState) -> ASGIApp:
+    """The application of one server."""
+    server = state.config.server
+    rows = ROUTES + (DOCS_ROUTES if server.docs_page else ())
+    layers = [Middleware(Border, access_log=state.config.log.access_log)]
+    if server.allowed_origins:
+        layers.append(
+            Middleware(
+                CORSMiddleware,
+                allow_origins=list(server.allowed_origins),
+                allow_methods=["GET", "POST"],
+                allow_headers=["*"],
+                expose_headers=["x-request-id"],
+            )
+        )
+    if server.api_key is not None:
+        layers.append(Middleware(RequireKey, api_key=server.api_key))
+    app = Starlette(
+        routes=[Route(row.path, row.handler, methods=[row.method]) for row in rows],
+        exception_handlers={EngineError: answer_engine_error, HTTPException: answer_http_exception},
+    )
+    app.state.pelton = state
+    app.state.routes = rows
+    wrapped: ASGIApp = app
+    for layer in reversed(layers):
+        wrapped = layer.cls(wrapped, *layer.args, **layer.kwargs)
+    return wrapped

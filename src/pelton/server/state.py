@@ -1,0 +1,129 @@
+"""What the handlers of one server share."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, final
+
+from pelton import __version__
+from pelton.api.generation_default import choose_defaults
+from pelton.api.text_engine import TextEngine
+from pelton.config.report import make_json
+from pelton.config.schema import EngineConfig
+from pelton.errors import CapacityError, RequestError, UnknownModel
+from pelton.observability.metrics import Metrics
+
+_SANE_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
+
+
+@final
+class Admission:
+    """How many answers are being made or wait; refuses more than there is room for.
+
+    Invariant: what `reserve` takes is given back when its block ends. Check and count are one step of the event loop.
+    """
+
+    def __init__(self, max_live: int) -> None:
+        self.max_live = max_live
+        self.num_live = 0
+        self.is_draining = False
+
+    @contextmanager
+    def reserve(self, count: int) -> Iterator[None]:
+        """Hold room for `count` answers. Raises CapacityError, or RequestError if there is never so much room."""
+        if count > self.max_live:
+            raise RequestError(f"n: {count} answers asked for, this server takes at most {self.max_live}.", param="n")
+        if self.is_draining:
+            raise CapacityError("The server is shutting down. Try another one, or again later.", retry_after_s=5.0)
+        if self.num_live + count > self.max_live:
+            raise CapacityError(
+                f"The server is full: {self.num_live} requests run or wait, at most {self.max_live} may. "
+                "Try again later.",
+                retry_after_s=1.0,
+            )
+        self.num_live += count
+        try:
+            yield
+        finally:
+            self.num_live -= count
+
+
+@final
+@dataclass(slots=True, kw_only=True)
+class ServerState:
+    """One server's engine, names and counts."""
+
+    engine: TextEngine
+    metrics: Metrics
+    admission: Admission
+    started_s: int = field(default_factory=lambda: int(time.time()))
+    numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @classmethod
+    def make(cls, engine: TextEngine) -> ServerState:
+        """For a server around `engine`."""
+        config = engine.parts.config
+        cache_info = {
+            "block_size": engine.parts.facts.block_size,
+            "num_blocks": engine.parts.facts.num_blocks,
+            "kv_cache_memory_bytes": config.cache.kv_cache_memory_bytes,
+        }
+        return cls(
+            engine=engine,
+            metrics=Metrics(config.model.served_model_name[0], engine.parts.client.stats, cache_info),
+            admission=Admission(config.scheduler.max_num_requests + config.server.max_num_queued_requests),
+        )
+
+    @property
+    def config(self) -> EngineConfig:
+        return self.engine.parts.config
+
+    @property
+    def model_name(self) -> str:
+        """The name that answers carry."""
+        return self.config.model.served_model_name[0]
+
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """Sampling values for what a request leaves open."""
+        return choose_defaults(self.engine.parts.generation, self.config.model.generation_config)
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with the version and with every setting that may change an answer."""
+        parts = self.engine.parts
+        what = f"{parts.config.model}{parts.config.runner.backend}{parts.facts.details}"
+        return f"pelton-{__version__}-{hashlib.sha256(what.encode()).hexdigest()[:8]}"
+
+    def check_model(self, model: str | None) -> None:
+        """Raise UnknownModel unless `model` is served here or not given."""
+        names = self.config.model.served_model_name
+        if model is not None and model not in names:
+            raise UnknownModel(
+                f"model: {model[:128]!r} is not served here. Known: {', '.join(names)}.",
+                param="model",
+                code="model_not_found",
+            )
+
+    def make_engine_request_id(self, answer_id: str) -> str:
+        """An id that no other request of this server has, though clients may choose part of the answer's id."""
+        return f"{answer_id}-{next(self.numbers)}"
+
+    def config_json(self) -> dict[str, Any]:
+        """What GET /config answers."""
+        parts = self.engine.parts
+        return make_json(parts.config, parts.asked, parts.decisions)
+
+
+def choose_request_id(wanted: str | None) -> str:
+    """`wanted`, if it is short and plain enough to be written to logs and headers; otherwise one of our own."""
+    if wanted is not None and _SANE_ID.fullmatch(wanted):
+        return wanted
+    return uuid.uuid4().hex

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from tests.engine.fakes import HashExecutor, compute_continuation, make_engine, make_request
 
+from pelton.core.messages import Hello
 from pelton.core.outputs import RequestOutput
 from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SchedulerOutput
 from pelton.engine.inprocess_client import InProcessClient
@@ -110,6 +111,23 @@ def test_executor_that_raises() -> None:
         assert outputs[-1].finish_reason == "error"
         assert "a kernel failed" in (client.health_problem() or "")
         with pytest.raises(CapacityError, match="a kernel failed"):
+            await collect(client, make_request("b"))
+        await client.close()
+
+    run(test)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_thread_that_ends_answers_everybody() -> None:
+    async def test() -> None:
+        executor = GatedExecutor()
+        client = InProcessClient(make_engine(executor=executor))
+        stream = asyncio.create_task(collect(client, make_request("a")))
+        await asyncio.to_thread(executor.is_in_step.wait, 10)
+        client._messages.put(Hello("out of place", b""))
+        executor.permits.release(1000)
+        assert (await stream)[-1].error == "The engine's thread has ended."
+        with pytest.raises(CapacityError, match="has ended"):
             await collect(client, make_request("b"))
         await client.close()
 

@@ -7,6 +7,7 @@ from pelton.core.outputs import RequestOutput, Timings
 from pelton.core.step import ModelRunnerOutput, RequestId, SchedulerOutput
 from pelton.engine.executor import Executor
 from pelton.engine.loop import EngineLoop
+from pelton.engine.process import step_or_break
 from pelton.engine.scheduler import Scheduler
 from pelton.kvcache.block_pool import BlockPool
 
@@ -39,7 +40,7 @@ def run(engine: EngineLoop, max_steps: int = 1000) -> list[RequestOutput]:
     for _ in range(max_steps):
         if not engine.has_work:
             return outputs
-        outputs += engine.step()
+        outputs += step_or_break(engine)
     raise AssertionError("no progress")
 
 
@@ -88,6 +89,14 @@ def test_executor_that_raises_ends_all_requests_and_breaks_the_engine() -> None:
     (output,) = run(engine)
     assert output.finish_reason == "error"
     assert "no room" in (output.error or "")
+
+
+def test_run_raises_what_the_executor_raises() -> None:
+    engine = make_engine(executor=FailingExecutor(64, 4))
+    with pytest.raises(MemoryError, match="no room"):
+        list(engine.run([make_request("a", 5, 50)]))
+    assert not engine.has_work
+    assert [out.finish_reason for out in engine.run([make_request("b")])] == ["error"]
 
 
 def test_abort_in_every_state() -> None:

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from functools import partial
 from typing import final
 
 from pelton.core.messages import Abort, Add, Drain, EngineFacts, Shutdown, ToEngine
@@ -22,7 +23,7 @@ from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
 from pelton.engine.live_request import LiveRequests, read_to_end
 from pelton.engine.loop import EngineLoop
-from pelton.engine.process import apply_message
+from pelton.engine.process import apply_message, step_or_break
 from pelton.errors import CapacityError
 
 logger = logging.getLogger(__name__)
@@ -101,20 +102,26 @@ class InProcessClient(EngineClient):
         self._messages.put(Abort(request_id))
 
     def _run(self) -> None:
-        """The thread: messages between steps, asleep without work."""
+        """The thread: messages between steps, asleep without work. Whatever ends it ends every live request."""
         engine = self._engine
         try:
             is_asked_to_end = False
             while not is_asked_to_end:
                 is_asked_to_end = self._apply_messages()
-                outputs = engine.step()
+                outputs = step_or_break(engine)
                 self._stats = engine.stats()
                 if outputs:
-                    self._event_loop.call_soon_threadsafe(self._live.deliver, outputs)
-        except RuntimeError as error:  # the event loop was closed without `close`: nobody listens any more
-            logger.warning("the engine's thread ends: %s", error)
+                    self._call_soon(partial(self._live.deliver, outputs))
         finally:
+            self._problem = self._problem or "The engine's thread has ended."
+            self._call_soon(partial(self._live.end_all, "error", self._problem))
             engine.close()
+
+    def _call_soon(self, callback: Callable[[], None]) -> None:
+        try:
+            self._event_loop.call_soon_threadsafe(callback)
+        except RuntimeError:  # the event loop was closed without `close`: nobody listens any more
+            logger.warning("the engine's outputs have no reader: the event loop is closed")
 
     def _apply_messages(self) -> bool:
         """Take in what has been asked for, waiting if there is no work. True once it is Shutdown."""

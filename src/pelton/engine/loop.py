@@ -1,14 +1,13 @@
 """One engine: a scheduler, an executor and a clock. `step` is schedule, execute, update, and nothing else.
 
-A request that cannot be taken gets an output with finish_reason "error", never silence. If the executor raises, every
-live request gets one and the engine is broken from then on: whoever drives the loop reads `broken` and starts another.
+A request that cannot be taken gets an output with finish_reason "error", never silence. If a step raises, every live
+request gets one at the next call and the engine is broken from then on: whoever drives the loop starts another.
 
 Belongs to one thread: the main thread of the engine process, a thread of `InProcessClient`, or the caller's own.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
@@ -19,8 +18,6 @@ from pelton.core.step import NewRequest, RequestId, SchedulerOutput
 from pelton.engine.executor import Executor
 from pelton.engine.scheduler import Scheduler
 from pelton.errors import RequestError
-
-logger = logging.getLogger(__name__)
 
 
 @final
@@ -41,7 +38,7 @@ class EngineLoop:
     @property
     def has_work(self) -> bool:
         """Whether `step` would compute something or has outputs to give."""
-        return self._scheduler.has_work or bool(self._pending)
+        return self._scheduler.has_work or self._scheduler.has_outputs or bool(self._pending)
 
     def add(self, request: NewRequest) -> None:
         """Queue a request. One that cannot be taken ends with an "error" output at the next `step`."""
@@ -65,17 +62,22 @@ class EngineLoop:
         self._is_draining = True
 
     def step(self) -> list[RequestOutput]:
-        """Make one step, if there is work, and return all outputs since the last call."""
-        outputs, self._pending = self._pending, []
+        """Make one step, if there is work, and return all outputs since the last call.
+
+        Raises what the executor raises. The engine is broken then, and the next call returns the requests' errors.
+        """
         if self.broken is None and self._scheduler.has_work:
             self.step_started_s = started_s = self._clock()
             try:
                 self._make_step(started_s)
-            except Exception as error:  # noqa: BLE001  the worker's border: whatever a step raises ends its requests
+            except BaseException as error:
                 self._break(error)
-            self._last_step_s = self._clock() - started_s
-            self.step_started_s = None
-            self._num_steps += 1
+                raise
+            finally:
+                self._last_step_s = self._clock() - started_s
+                self.step_started_s = None
+                self._num_steps += 1
+        outputs, self._pending = self._pending, []
         return outputs + self._scheduler.take_outputs()
 
     def run(self, requests: Iterable[NewRequest]) -> Iterator[RequestOutput]:
@@ -138,10 +140,9 @@ class EngineLoop:
         if not self._scheduler.has_work:
             self._scheduler.check()
 
-    def _break(self, error: Exception) -> None:
+    def _break(self, error: BaseException) -> None:
         """End every live request: a step that was cut short leaves the cache in a state nobody knows."""
         self.broken = f"{type(error).__name__} in step {self._num_steps}: {error}"
-        logger.error("the engine is broken: %s", self.broken, exc_info=error)
         self._scheduler.fail_all(f"The engine failed while this request ran: {self.broken}")
 
     def _refuse(self, request: NewRequest, error: str) -> None:

@@ -89,7 +89,7 @@ def serve(channel: Channel, engine: EngineLoop, heartbeat_s: float) -> None:
                 engine.abort_all()
                 break
             apply_message(engine, message)
-        outputs: list[RequestOutput] = engine.step()
+        outputs = step_or_break(engine)
         now_s = time.monotonic()
         if outputs or now_s - last_sent_s >= heartbeat_s:
             channel.send(Outputs(tuple(outputs), engine.stats()))
@@ -109,6 +109,15 @@ def apply_message(engine: EngineLoop, message: ToEngine) -> None:
             engine.drain()
         case _:
             raise TransferError(f"engine socket: {type(message).__name__} is out of place here.")
+
+
+def step_or_break(engine: EngineLoop) -> list[RequestOutput]:
+    """The outputs of one step. If it raises, they are the errors of its requests, and the engine is broken."""
+    try:
+        return engine.step()
+    except Exception:  # the worker's border: whatever a step raises ends its requests
+        logger.exception("the engine is broken: %s", engine.broken)
+        return engine.step()
 
 
 def fail(channel: Channel, error: Exception) -> int:

@@ -64,6 +64,11 @@ class Scheduler:
         """Whether a step would compute anything."""
         return bool(self._live)
 
+    @property
+    def has_outputs(self) -> bool:
+        """Whether `take_outputs` would return any."""
+        return bool(self._outputs)
+
     def add(self, new: NewRequest, now_s: float = 0.0) -> None:
         """Queue a request. Raises RequestError (TooLong) if it can never run; then nothing has changed."""
         if new.request_id in self._live:

@@ -52,6 +52,13 @@ def test_a_model_is_loaded_and_says_what_it_dropped():
     assert loaded.spec is SPEC
 
 
+def test_the_plan_of_a_tiny_llama(golden):
+    """A change of a model file or of an op shows here as text."""
+    golden.check(
+        "plan/llama.txt", str(load_model(MemoryCheckpoint(tensors(), SPEC), ReferenceBackend(), LIMITS, 32).plan)
+    )
+
+
 def test_the_plan_goes_through_the_passes_of_the_backend_in_order():
     seen = []
 

@@ -95,7 +95,7 @@ class ReferenceExecutable(Executable):
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         """Compute one step and sample."""
         check_step(inputs, self._limits, self._num_blocks)
-        logits_SV = self.compute(inputs).astype(np.float32)
+        logits_SV = self.compute(inputs).astype(np.float32, copy=False)
         return sample(logits_SV, inputs.sampling, want_logits=want_logits)
 
     def compute(self, inputs: StepInputs) -> Array:

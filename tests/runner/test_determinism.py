@@ -1,0 +1,115 @@
+"""The same request alone, in a batch, in chunks, preempted: the same tokens and log-probabilities, on each backend."""
+
+from collections.abc import Iterator
+from functools import reduce
+
+import pytest
+from tests.engine.fakes import make_request
+from tests.tiny_plans import VOCAB, tiny_plan
+
+from pelton.backends.cpu import CpuBackend
+from pelton.backends.executable import Backend, Limits
+from pelton.backends.reference import ReferenceBackend
+from pelton.core.step import NewRequest, TokenLogprobs
+from pelton.engine.limits import SchedulerLimits
+from pelton.engine.loop import EngineLoop
+from pelton.engine.scheduler import Scheduler
+from pelton.kvcache.block_pool import BlockPool
+from pelton.runner.kv_pool import KvPool
+from pelton.runner.model_runner import ModelRunner
+
+pytestmark = pytest.mark.cpu
+
+BLOCK_SIZE = 32
+MAX_MODEL_LEN = 128
+PROMPT_LENGTHS = (27, 28, 29, 30, 31, 74)  # five that need another block at about the same time
+BACKENDS: list[Backend] = [ReferenceBackend("float32"), CpuBackend()]
+
+
+def make_engine(backend: Backend, *, chunk: int, num_requests: int, num_blocks: int) -> EngineLoop:
+    """An engine over a small random model with sliding windows; its cache is full of nonsense at first."""
+    limits = Limits(
+        max_num_batched_tokens=128,
+        max_num_requests=num_requests,
+        max_num_logits_rows=num_requests,
+        block_size=BLOCK_SIZE,
+        max_blocks_per_request=MAX_MODEL_LEN // BLOCK_SIZE,
+        num_threads=1,
+    )
+    tiny = tiny_plan("gemma_like")
+    plan = reduce(lambda plan, rewrite: rewrite(plan), backend.passes, tiny.plan)
+    executable = backend.compile(plan, tiny.weights, limits)
+    pool = KvPool(num_blocks, executable.kv_bytes_per_block)
+    pool.memory[:] = 0xFF
+    runner = ModelRunner(executable, limits, pool, max_model_len=MAX_MODEL_LEN, vocab_size=VOCAB)
+    scheduler_limits = SchedulerLimits(
+        max_num_batched_tokens=128,
+        max_prefill_chunk=chunk,
+        max_num_requests=num_requests,
+        max_model_len=MAX_MODEL_LEN,
+        vocab_size=VOCAB,
+    )
+    return EngineLoop(Scheduler(scheduler_limits, BlockPool(num_blocks, BLOCK_SIZE)), runner)
+
+
+def make_requests() -> Iterator[NewRequest]:
+    kinds: list[dict[str, object]] = [
+        {},
+        {"temperature": 1.0, "seed": 3},
+        {"temperature": 0.8, "top_k": 20, "top_p": 0.9},
+        {"frequency_penalty": 0.5, "repetition_penalty": 1.3},
+        {"temperature": 1.5, "min_p": 0.05, "presence_penalty": 1.0, "logit_bias": {5: 3.0}},
+        {"min_tokens": 8, "stop_token_ids": tuple(range(0, VOCAB, 2))},
+    ]
+    for number, kind in enumerate(kinds):
+        prompt = [(37 * number + 11 * position) % VOCAB for position in range(PROMPT_LENGTHS[number])]
+        yield make_request(str(number), prompt, 30, logprobs=2, **kind)
+
+
+Answer = dict[str, list[tuple[int, TokenLogprobs]]]
+
+
+def run(engine: EngineLoop, requests: list[NewRequest]) -> Answer:
+    answers: Answer = {request.request_id: [] for request in requests}
+    for output in engine.run(requests):
+        assert output.error is None
+        answers[output.request_id] += zip(output.token_ids, output.logprobs, strict=True)
+    return answers
+
+
+def check_same(backend: Backend, got: Answer, expected: Answer) -> None:
+    """Bitwise. The reference sums in whatever order numpy's library likes for a shape, so its numbers are close."""
+    for request_id, answer in expected.items():
+        assert [token_id for token_id, _ in got[request_id]] == [token_id for token_id, _ in answer]
+        if backend.name != "reference":
+            assert got[request_id] == answer
+        chosen = [[logprobs.chosen for _, logprobs in answers[request_id]] for answers in (got, expected)]
+        assert chosen[0] == pytest.approx(chosen[1], abs=1e-4)
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_tokens_do_not_depend_on_company_chunks_or_preemption(backend: Backend) -> None:
+    requests = list(make_requests())
+    alone_engine = make_engine(backend, chunk=128, num_requests=1, num_blocks=4)
+    alone: Answer = {}
+    for request in requests:
+        alone |= run(alone_engine, [request])
+    assert all(len(answer) >= 8 for answer in alone.values())
+    for chunk in (1, 7, 64):
+        engine = make_engine(backend, chunk=chunk, num_requests=6, num_blocks=24)
+        check_same(backend, run(engine, requests), alone)
+    crowded = make_engine(backend, chunk=64, num_requests=6, num_blocks=9)
+    check_same(backend, run(crowded, requests), alone)
+    assert crowded.stats().num_preemptions > 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_resumed_request_goes_on_as_if_nothing_had_happened(backend: Backend) -> None:
+    engine = make_engine(backend, chunk=16, num_requests=2, num_blocks=8)
+    (request,) = [request for request in make_requests() if request.request_id == "2"]
+    whole = run(engine, [request])["2"]
+    received = tuple(token_id for token_id, _ in whole[:11])
+    resumed = make_request(
+        "2", request.prompt_token_ids, 30, outputs=received, logprobs=2, temperature=0.8, top_k=20, top_p=0.9
+    )
+    check_same(backend, run(engine, [resumed]), {"2": whole[11:]})

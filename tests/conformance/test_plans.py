@@ -16,7 +16,7 @@ pytestmark = pytest.mark.cpu
 TOKENS = np.random.default_rng(1).integers(0, VOCAB, 60).tolist()
 NATIVE = [candidate for candidate in CANDIDATES if candidate.isa is not None]
 # Relative to the largest logit of a row. Weights are F32, which the exact mode computes with as they are; by default
-# operands are rounded to 8 bits of mantissa or less, and errors grow over layers whose weights are larger than real ones.
+# operands are rounded to 8 bits or so, and errors grow over layers whose weights are larger than real ones.
 TOLERANCE = {"float32": 1e-5, "bfloat16": 1e-5, "int8": 0.08}
 
 

@@ -25,6 +25,13 @@ def weights_fit(draft: Draft) -> None:
         )
 
 
+def length_fits_model(draft: Draft) -> None:
+    """Refuse requests longer than the model was made for."""
+    most = draft.model.max_position
+    if not draft.is_open("max_model_len") and draft.value("max_model_len") > most:
+        raise ConfigError(f"{draft.name('max_model_len')}: the model was made for {most} tokens. Lower it to {most}.")
+
+
 def kv_cache_memory_bytes(draft: Draft) -> Decision | None:
     """A quarter of the free memory, more if one request needs it, at most what all requests can fill."""
     free = compute_free_bytes(draft)
@@ -69,8 +76,6 @@ def max_model_len(draft: Draft) -> Decision | None:
             return Decision("max_model_len", most, "the context length the model was made for")
         why = f"all that {format_bytes(pool_bytes)} of KV memory hold; the model was made for {most}"
         return Decision("max_model_len", fits, why)
-    if draft.value("max_model_len") > most:
-        raise ConfigError(f"{draft.name('max_model_len')}: the model was made for {most} tokens. Lower it to {most}.")
     if draft.value("max_model_len") > fits:
         raise ConfigError(
             f"{draft.name('max_model_len')} does not fit {draft.name('kv_cache_memory_bytes')}, which holds "

@@ -146,6 +146,7 @@ RULES: Final[tuple[Rule, ...]] = (
     max_num_batched_tokens,
     max_prefill_chunk,
     memory_rule.weights_fit,
+    memory_rule.length_fits_model,
     memory_rule.kv_cache_memory_bytes,
     memory_rule.max_model_len,
     memory_rule.num_blocks,

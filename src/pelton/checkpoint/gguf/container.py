@@ -9,7 +9,7 @@ Costs one pass over the metadata: 0.1 s for 262,144 tokens. Source: the format d
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,7 +63,7 @@ class _Cursor:
 
     def __init__(self, file: MappedFile) -> None:
         self.path = file.path
-        self.data = memoryview(file.data)
+        self.data = file.data.data
         self.offset = 0
 
     @property
@@ -237,7 +237,7 @@ def _count_bytes(cursor: _Cursor, name: str, shape: tuple[int, ...], scheme: Sch
     num_blocks, rest = divmod(shape[-1], scheme.block_size)
     if rest:
         raise cursor.error(
-            f"tensor {name!r} has rows of {shape[-1]} elements, not a multiple of {scheme.block_size} as {scheme.name} needs."
+            f"tensor {name!r} has rows of {shape[-1]} elements; {scheme.name} needs a multiple of {scheme.block_size}."
         )
     nbytes = num_blocks * scheme.block_bytes
     for length in shape[:-1]:

@@ -59,7 +59,9 @@ class StringArray(Sequence[str]):
 def walk(data: memoryview, offset: int, count: int, *, where: str) -> StringArray:
     """The `count` strings from `offset`. Raises CheckpointError where one reaches past the end of `data`."""
     if count * _LENGTH_BYTES > len(data) - offset:
-        raise CheckpointError(f"{where}: claims {count} strings, more than the {len(data) - offset} bytes left can hold.")
+        raise CheckpointError(
+            f"{where}: claims {count} strings, more than the {len(data) - offset} bytes left can hold."
+        )
     all_bytes = np.frombuffer(data, dtype=np.uint8)
     starts = np.empty(count, dtype=np.int64)
     done, run = 0, _LONGEST_RUN
@@ -84,7 +86,7 @@ def walk(data: memoryview, offset: int, count: int, *, where: str) -> StringArra
 
 def _guess(data: memoryview, offset: int, count: int) -> list[int]:
     """Where up to `count` strings begin if each is shorter than 256 bytes; fewer at the end of the file."""
-    positions = []
+    positions: list[int] = []
     append = positions.append
     try:
         for _ in range(count):

@@ -1,0 +1,37 @@
+"""From a path to an opened checkpoint: the format is told by what is there, never by guessing from content."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
+from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
+from pelton.checkpoint.hf.checkpoint import HfCheckpoint
+from pelton.errors import CheckpointError
+
+__all__ = ["Checkpoint", "GenerationDefaults", "Naming", "TensorInfo", "open_checkpoint"]
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """The checkpoint at `path`: a .gguf file, a directory with config.json, or one with exactly one .gguf file.
+
+    Reads and checks all metadata and no weights. Raises CheckpointError with what is wrong and what to do.
+    """
+    try:
+        if not path.exists():
+            raise CheckpointError(f"{path}: there is no such file or directory.")
+        is_directory = path.is_dir()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: cannot be opened: {error}.") from None
+    if not is_directory:
+        if path.suffix == ".safetensors":
+            raise CheckpointError(f"{path}: is only the weights. Give the directory that holds it and config.json.")
+        return GgufCheckpoint(path)
+    if (path / "config.json").exists():
+        return HfCheckpoint(path)
+    files = sorted(path.glob("*.gguf"))
+    if len(files) == 1:
+        return GgufCheckpoint(files[0])
+    if files:
+        raise CheckpointError(f"{path}: has {len(files)} .gguf files. Give the path of one: {files[0].name}, ...")
+    raise CheckpointError(f"{path}: has neither config.json nor a .gguf file, so there is no model in it.")

@@ -1,0 +1,141 @@
+"""A checkpoint in one GGUF file: weights, model, tokenizer and defaults together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
+from pelton.checkpoint.fields import Fields
+from pelton.checkpoint.gguf.container import read_container
+from pelton.checkpoint.gguf.spec import read_spec
+from pelton.checkpoint.gguf.string_array import StringArray
+from pelton.checkpoint.model_spec import ModelSpec
+from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
+from pelton.checkpoint.weight import Tensor
+from pelton.tokenization.source import GgufTokenizerSource
+
+_TOKENIZER = "tokenizer.ggml."
+_END_IDS = ("eos_token_id", "eot_token_id", "eom_token_id")
+
+
+@final
+class GgufCheckpoint(Checkpoint):
+    """Opens and checks the file; raises CheckpointError."""
+
+    def __init__(self, path: Path) -> None:
+        self._container = read_container(path)
+        self._metadata = Fields(str(path), self._container.metadata)
+        self._refuse_parts()
+        self._tensors = {name: tensor.info for name, tensor in self._container.tensors.items()}
+        self._spec = read_spec(self._container)
+
+    def _refuse_parts(self) -> None:
+        num_files = self._metadata.integer("split.count", 1, minimum=0)
+        if num_files > 1:
+            raise self._metadata.error(
+                f"is one of {num_files} parts of a split model. Merge the parts into one file first."
+            )
+        kind = self._metadata.text("general.type", "model")
+        if kind != "model":
+            raise self._metadata.error(f"holds a {kind!r}, not a model. Give the path of the model it belongs to.")
+        if not self._container.tensors:
+            raise self._metadata.error("holds no tensors, only metadata. Give the path of the model itself.")
+
+    @property
+    def path(self) -> Path:
+        return self._container.file.path
+
+    @property
+    def naming(self) -> Naming:
+        return "gguf"
+
+    @property
+    def tensors(self) -> Mapping[str, TensorInfo]:
+        return self._tensors
+
+    @property
+    def spec(self) -> ModelSpec:
+        return self._spec
+
+    def read(self, name: str) -> Tensor:
+        tensor = self._container.tensors.get(name)
+        if tensor is None:
+            raise unknown_tensor(self.path, name, self._tensors)
+        return make_tensor(self._container.file, tensor.info, tensor.offset)
+
+    @cached_property
+    def generation(self) -> GenerationDefaults:
+        """End ids from the tokenizer's metadata, sampling from `general.sampling.*`."""
+        fields = self._metadata
+        ends = (self._token_id(name) for name in _END_IDS)
+        return GenerationDefaults(
+            eos_token_ids=tuple(dict.fromkeys(end for end in ends if end is not None)),
+            bos_token_id=self._token_id("bos_token_id"),
+            temperature=fields.nullable_number("general.sampling.temp"),
+            top_p=fields.nullable_number("general.sampling.top_p"),
+            top_k=fields.nullable_integer("general.sampling.top_k", minimum=0),
+            min_p=fields.nullable_number("general.sampling.min_p"),
+            repetition_penalty=fields.nullable_number("general.sampling.penalty_repeat"),
+        )
+
+    def _token_id(self, name: str) -> int | None:
+        token_id = self._metadata.nullable_integer(_TOKENIZER + name, minimum=0)
+        if token_id is not None and token_id >= self._spec.vocab_size:
+            raise self._metadata.error(
+                f"{_TOKENIZER}{name} is {token_id}; the model has {self._spec.vocab_size} tokens."
+            )
+        return token_id
+
+    @cached_property
+    def tokenizer_source(self) -> GgufTokenizerSource:
+        fields = self._metadata
+        tokens = self._strings("tokens")
+        if not tokens:
+            raise fields.error("holds no tokenizer: the key tokenizer.ggml.tokens is missing or empty.")
+        if len(tokens) > self._spec.vocab_size:
+            raise fields.error(f"has {len(tokens)} tokens and embeddings for only {self._spec.vocab_size} of them.")
+        settings = {
+            key.removeprefix(_TOKENIZER): value
+            for key, value in self._container.metadata.items()
+            if key.startswith(_TOKENIZER)
+        }
+        return GgufTokenizerSource(
+            model=fields.text(_TOKENIZER + "model"),
+            pre=fields.text(_TOKENIZER + "pre", ""),
+            tokens=tokens,
+            scores=self._numbers("scores", len(tokens), np.floating),
+            token_types=self._numbers("token_type", len(tokens), np.integer),
+            merges=self._strings("merges"),
+            ids=self._read_ids(key for key in settings if key.endswith("_token_id")),
+            flags={key: value for key, value in settings.items() if isinstance(value, bool)},
+            chat_template=fields.text("tokenizer.chat_template", "") or None,
+        )
+
+    def _read_ids(self, names: Iterable[str]) -> dict[str, int]:
+        ids = {name: self._token_id(name) for name in names}
+        return {name: token_id for name, token_id in ids.items() if token_id is not None}
+
+    def _strings(self, name: str) -> Sequence[str]:
+        values = self._metadata.take(_TOKENIZER + name)
+        if values is None:
+            return ()
+        if not isinstance(values, StringArray):
+            raise self._metadata.error(f"{_TOKENIZER}{name} is not an array of strings.")
+        return values
+
+    def _numbers(self, name: str, count: int, kind: type) -> Sequence[Any]:
+        values = self._metadata.take(_TOKENIZER + name)
+        if values is None:
+            return ()
+        if not isinstance(values, np.ndarray) or not np.issubdtype(values.dtype, kind) or len(values) != count:
+            raise self._metadata.error(f"{_TOKENIZER}{name} is not an array of {count} numbers, one for each token.")
+        numbers: list[Any] = values.tolist()
+        return numbers
+
+    def close(self) -> None:
+        self._container.file.close()

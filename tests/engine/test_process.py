@@ -29,7 +29,7 @@ from pelton.core.messages import (
     encode_message,
 )
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real processes
 
 MAIN = Path(__file__).parent / "fake_engine_main.py"
 

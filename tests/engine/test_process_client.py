@@ -20,7 +20,7 @@ from pelton.engine.process_client import ProcessClient
 from pelton.engine.supervisor import Patience
 from pelton.errors import CapacityError, CheckpointError, EngineError, RequestError, TooLong, TransferError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real processes
 
 MAIN = Path(__file__).parent / "fake_engine_main.py"
 PATIENCE = Patience(first_backoff_s=0.01, max_restarts=3)

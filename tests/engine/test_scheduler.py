@@ -252,8 +252,8 @@ def test_request_aborted_during_a_step_is_skipped_by_update() -> None:
     engine = Engine()
     engine.scheduler.add(make_request("a"))
     step = engine.scheduler.schedule()
-    engine.scheduler.abort(RequestId("a"))
-    engine.scheduler.abort(RequestId("a"))
+    engine.scheduler.finish(RequestId("a"), "abort")
+    engine.scheduler.finish(RequestId("a"), "abort")
     engine.scheduler.update(step, ModelRunnerOutput(step=0, sampled=(SampledToken(RequestId("a"), 1),)))
     assert [out.finish_reason for out in engine.scheduler.take_outputs()] == ["abort"]
     assert engine.scheduler.pool.num_free == engine.scheduler.pool.num_blocks
@@ -311,7 +311,7 @@ class SchedulerMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.shapes)
     @rule(data=st.data())
     def abort(self, data: st.DataObject) -> None:
-        self.engine.scheduler.abort(RequestId(data.draw(st.sampled_from(sorted(self.shapes)))))
+        self.engine.scheduler.finish(RequestId(data.draw(st.sampled_from(sorted(self.shapes)))), "abort")
 
     @rule(num_steps=st.integers(1, 6))
     def step(self, num_steps: int) -> None:

@@ -12,7 +12,7 @@ from tests.engine.fakes import make_request
 from pelton.core.messages import Add, EngineFacts, FromEngine, Outputs, Progress, Ready
 from pelton.engine.supervisor import Listener, Patience, Supervisor
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real processes
 
 MAIN = Path(__file__).parent / "fake_engine_main.py"
 

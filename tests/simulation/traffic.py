@@ -146,7 +146,7 @@ class Replay:
             while arrivals and arrivals[0].at_s <= now_s:
                 scheduler.add(arrivals.popleft().request, now_s)
             while leaving and leaving[0][0] <= now_s:
-                scheduler.abort(leaving.popleft()[1])
+                scheduler.finish(leaving.popleft()[1], "abort")
             if scheduler.has_work:
                 step = scheduler.schedule(now_s)
                 now_s += STEP_S + TOKEN_S * sum(part.num_scheduled_tokens for part in step.scheduled)

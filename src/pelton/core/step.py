@@ -39,7 +39,7 @@ class ScheduledRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulerOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """A step to run. Requests in `added` get a row before it, those in `finished` lose theirs."""
+    """A step to run. Before it, requests in `finished` (ended or preempted) lose their row, then `added` ones get one."""
 
     step: int
     added: tuple[NewRequest, ...] = ()

@@ -54,7 +54,7 @@ class EngineLoop:
 
     def abort(self, request_id: RequestId) -> None:
         """End a request with "abort" before the next step. Unknown ids are ignored."""
-        self._scheduler.abort(request_id)
+        self._scheduler.finish(request_id, "abort")
         self._pending += self._scheduler.take_outputs()
 
     def drain(self) -> None:
@@ -126,7 +126,7 @@ class EngineLoop:
 
     def abort_all(self) -> None:
         """End every live request with "abort" before the next step."""
-        self._scheduler.abort_all()
+        self._scheduler.finish_all("abort")
         self._pending += self._scheduler.take_outputs()
 
     def close(self) -> None:
@@ -143,7 +143,8 @@ class EngineLoop:
     def _break(self, error: BaseException) -> None:
         """End every live request: a step that was cut short leaves the cache in a state nobody knows."""
         self.broken = f"{type(error).__name__} in step {self._num_steps}: {error}"
-        self._scheduler.fail_all(f"The engine failed while this request ran: {self.broken}")
+        error_text = f"The engine failed while this request ran: {self.broken}"
+        self._scheduler.finish_all("error", error=error_text)
 
     def _refuse(self, request: NewRequest, error: str) -> None:
         timings = Timings(arrival_s=request.arrival_s or self._clock())

@@ -33,7 +33,7 @@ _get_order: Callable[[Request], tuple[int, int]] = attrgetter("order")
 
 @final
 class Scheduler:
-    """Call `schedule`, run what it says, give the answer to `update`; between steps `add` and `abort` at will."""
+    """Call `schedule`, run what it says, give the answer to `update`; between steps `add` and `finish` at will."""
 
     def __init__(self, limits: SchedulerLimits, pool: BlockPool) -> None:
         self.limits = limits
@@ -81,23 +81,34 @@ class Scheduler:
         insort(self._waiting, request, key=_get_order)
         reason = request.compute_finish_reason()
         if reason is not None:  # it was resumed after its last token
-            self._finish(request, reason)
+            self.finish(request.request_id, reason)
 
-    def abort(self, request_id: RequestId) -> None:
-        """End a request in whatever state it is. Unknown and finished ids are ignored."""
-        request = self._live.get(request_id)
-        if request is not None:
-            self._finish(request, "abort")
+    def finish(
+        self,
+        request_id: RequestId,
+        reason: FinishReason,
+        sampled: SampledToken | None = None,
+        *,
+        error: str | None = None,
+    ) -> None:
+        """End a request, once: free what it holds and emit its last output. Nothing else frees.
 
-    def abort_all(self) -> None:
-        """End every live request with finish_reason "abort"."""
-        for request in list(self._live.values()):
-            self._finish(request, "abort")
+        Ids that are unknown or have ended are ignored, so whoever comes first decides the reason.
+        """
+        request = self._live.pop(request_id, None)
+        if request is None:
+            return
+        if request.state is State.RUNNING:
+            self._release(request)
+        else:
+            self._remove(self._waiting, request)
+        request.state = State.DONE
+        self._outputs.append(_make_output(request, sampled, reason, error))
 
-    def fail_all(self, error: str) -> None:
-        """End every live request with finish_reason "error"."""
-        for request in list(self._live.values()):
-            self._finish(request, "error", error=error)
+    def finish_all(self, reason: FinishReason, *, error: str | None = None) -> None:
+        """End every live request."""
+        for request_id in list(self._live):
+            self.finish(request_id, reason, error=error)
 
     def schedule(self, now_s: float = 0.0) -> SchedulerOutput:
         """Decide the next step. `scheduled` is empty only if there is no work."""
@@ -138,7 +149,8 @@ class Scheduler:
         for part in step.scheduled:
             request = self._live.get(part.request_id)
             if request is not None and request.num_uncomputed_tokens == 0:
-                self._finish(request, "error", error="The model chose no token for this request. Please report this.")
+                error = "The model chose no token for this request. Please report this."
+                self.finish(request.request_id, "error", error=error)
 
     def take_outputs(self) -> list[RequestOutput]:
         """The outputs since the last call, in the order they came about."""
@@ -226,7 +238,7 @@ class Scheduler:
         """Add an output token, and finish the request if it was the last."""
         if not 0 <= sampled.token_id < self.limits.vocab_size:
             error = "The model's logits for this request are not numbers, so no token could be chosen."
-            self._finish(request, "error", error=error)
+            self.finish(request.request_id, "error", error=error)
             return
         request.output_token_ids.append(sampled.token_id)
         self.num_generation_tokens += 1
@@ -234,28 +246,9 @@ class Scheduler:
         request.last_token_s = now_s
         reason = request.compute_finish_reason()
         if reason is not None:
-            self._finish(request, reason, sampled)
+            self.finish(request.request_id, reason, sampled)
         else:
             self._outputs.append(_make_output(request, sampled))
-
-    def _finish(
-        self,
-        request: Request,
-        reason: FinishReason,
-        sampled: SampledToken | None = None,
-        *,
-        error: str | None = None,
-    ) -> None:
-        """End a request, once: free what it holds and emit its last output. Nothing else frees."""
-        if request.state is State.DONE:
-            return
-        if request.state is State.RUNNING:
-            self._release(request)
-        else:
-            self._remove(self._waiting, request)
-        request.state = State.DONE
-        del self._live[request.request_id]
-        self._outputs.append(_make_output(request, sampled, reason, error))
 
     @staticmethod
     def _remove(queue: list[Request], request: Request) -> None:

@@ -11,7 +11,9 @@ namespace {
 int64_t num_slabs(int64_t k) { return (k + kSlabSize - 1) / kSlabSize; }
 
 // All parts are multiples of 16 bytes per row and slab, so each part stays aligned for its loads.
-int64_t value_bytes(ActivationKind kind) { return kind == ActivationKind::Int8 ? 1 : kind == ActivationKind::BFloat16 ? 2 : 4; }
+int64_t value_bytes(ActivationKind kind) {
+  return kind == ActivationKind::Int8 ? 1 : kind == ActivationKind::BFloat16 ? 2 : 4;
+}
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 //   cost      one pass over x, bound by memory
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 
@@ -19,6 +20,18 @@ enum class ActivationKind : uint8_t { Int8, BFloat16, Float32 };
 
 // A group whose largest value is below this is stored as zeros: 127 / largest would overflow.
 constexpr float kSmallestScaled = 0x1p-118f;
+
+// Scale and inverse of a group from the largest magnitude, given as bits so that a NaN counts as the largest of all.
+// A group with a NaN or an infinity gets the scale NaN, so that its row's outputs show it.
+struct GroupScale {
+  float scale, inverse;
+};
+
+static inline GroupScale group_scale(uint32_t largest_bits) {
+  const float largest = std::bit_cast<float>(largest_bits);
+  if (largest_bits >= 0x7f800000u) return {std::bit_cast<float>(0x7fc00000u), 0.0f};
+  return {largest / 127.0f, largest < kSmallestScaled ? 0.0f : 127.0f / largest};
+}
 
 struct Activation {
   ActivationKind kind;

@@ -9,10 +9,10 @@
 namespace pelton {
 namespace {
 
-float largest_lane(__m256 v) {
-  __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
-  four = _mm_max_ps(four, _mm_movehl_ps(four, four));
-  return _mm_cvtss_f32(_mm_max_ss(four, _mm_movehdup_ps(four)));
+uint32_t largest_lane(__m256i v) {
+  __m128i four = _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  four = _mm_max_epu32(four, _mm_shuffle_epi32(four, 0x4e));
+  return static_cast<uint32_t>(_mm_cvtsi128_si32(_mm_max_epu32(four, _mm_shuffle_epi32(four, 0xb1))));
 }
 
 int32_t sum_lanes(__m256i v) {
@@ -32,14 +32,15 @@ int32_t quantize_half(const float* x, __m256 inverse, int8_t* values) {
 }
 
 void quantize_tile(const float* x, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
-  const __m256 magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(0x7fffffff));
-  __m256 largest = _mm256_setzero_ps();
+  const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
+  __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < kTileSize; i += 8) {
-    largest = _mm256_max_ps(largest, _mm256_and_ps(_mm256_load_ps(x + i), magnitude));
+    const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(x + i));
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, magnitude));
   }
-  const float most = largest_lane(largest);
-  *scale = most / 127.0f;
-  const __m256 inverse = _mm256_set1_ps(most < kSmallestScaled ? 0.0f : 127.0f / most);
+  const GroupScale group = group_scale(largest_lane(largest));
+  const __m256 inverse = _mm256_set1_ps(group.inverse);
+  *scale = group.scale;
   sums16[0] = quantize_half(x, inverse, values);
   sums16[1] = quantize_half(x + 16, inverse, values + 16);
   *sum32 = sums16[0] + sums16[1];

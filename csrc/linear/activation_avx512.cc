@@ -14,9 +14,11 @@ __mmask16 lanes_below(int64_t count) {
 
 // One tile: two vectors of 16 k, zero beyond K.
 void quantize_tile(__m512 low, __m512 high, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
-  const float largest = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(low), _mm512_abs_ps(high)));
-  *scale = largest / 127.0f;
-  const __m512 inverse = _mm512_set1_ps(largest < kSmallestScaled ? 0.0f : 127.0f / largest);
+  const __m512i low_bits = _mm512_castps_si512(_mm512_abs_ps(low));
+  const __m512i largest = _mm512_max_epu32(low_bits, _mm512_castps_si512(_mm512_abs_ps(high)));
+  const GroupScale group = group_scale(_mm512_reduce_max_epu32(largest));
+  const __m512 inverse = _mm512_set1_ps(group.inverse);
+  *scale = group.scale;
   const __m512i low_integers = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
   const __m512i high_integers = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
   _mm_store_si128(reinterpret_cast<__m128i*>(values), _mm512_cvtsepi32_epi8(low_integers));
@@ -49,7 +51,8 @@ void quantize_rows_avx512(const Activation& activation, const float* x, int64_t 
       } else if (activation.kind == ActivationKind::BFloat16) {
         uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
         for (int i = 0; i < kSlabSize / 16; ++i) {
-          _mm256_store_si256(reinterpret_cast<__m256i*>(values + 16 * i), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(vectors[i])));
+          const __m256bh rounded = _mm512_cvtneps_pbh(vectors[i]);
+          _mm256_store_si256(reinterpret_cast<__m256i*>(values + 16 * i), reinterpret_cast<__m256i>(rounded));
         }
       } else {
         float* values = static_cast<float*>(activation.values) + place * kSlabSize;

@@ -11,13 +11,13 @@ namespace {
 
 // One tile of 32: the scale, the integers, and their negated sums. `x` is padded with zeros.
 void quantize_tile(const float* x, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
-  float largest = 0.0f;
-  for (int i = 0; i < kTileSize; ++i) largest = std::max(largest, std::fabs(x[i]));
-  *scale = largest / 127.0f;
-  const float inverse = largest < kSmallestScaled ? 0.0f : 127.0f / largest;
+  uint32_t largest_bits = 0;
+  for (int i = 0; i < kTileSize; ++i) largest_bits = std::max(largest_bits, std::bit_cast<uint32_t>(std::fabs(x[i])));
+  const GroupScale group = group_scale(largest_bits);
+  *scale = group.scale;
   sums16[0] = sums16[1] = 0;
   for (int i = 0; i < kTileSize; ++i) {
-    values[i] = static_cast<int8_t>(std::nearbyint(x[i] * inverse));
+    values[i] = group.inverse == 0.0f ? 0 : static_cast<int8_t>(std::nearbyint(x[i] * group.inverse));
     sums16[i / 16] -= values[i];
   }
   *sum32 = sums16[0] + sums16[1];

@@ -103,7 +103,8 @@ void multiply_block_strip(const Linear& linear, int strip, void* scratch) {
     const int64_t num_rows = std::min<int64_t>(kMaxPassRows, x.num_rows - first_row);
     std::fill_n(totals, num_rows * kStripChannels, 0.0f);
     for (int64_t t = 0; t < num_tiles_of(x.row_size); ++t) {
-      const uint8_t* integers = expand_tile<layout>(data + tile_offset(scheme, t), data + super_offset(scheme, t), expanded);
+      const uint8_t* super = data + super_offset(scheme, t);
+      const uint8_t* integers = expand_tile<layout>(data + tile_offset(scheme, t), super, expanded);
       for (int64_t row = 0; row < num_rows; row += kMaxRows) {
         const int64_t block_rows = std::min<int64_t>(kMaxRows, num_rows - row);
         const int64_t place = (t / kSlabTiles * x.num_rows + first_row + row) * kSlabTiles + t % kSlabTiles;

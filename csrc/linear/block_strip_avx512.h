@@ -49,7 +49,9 @@ void multiply_slab(const Slab& slab, const SlabRows& rows, int64_t slab_index, i
   if (num_rows <= 2 * most) {
     const int64_t first_count = num_rows <= most ? num_rows : (num_rows + 1) / 2;
     kFirst[first_count - 1](slab, rows.at(slab_index, first_row, 0), nullptr);
-    if (num_rows > most) kSecond[num_rows - first_count - 1](slab, rows.at(slab_index, first_row, first_count), nullptr);
+    if (num_rows > most) {
+      kSecond[num_rows - first_count - 1](slab, rows.at(slab_index, first_row, first_count), nullptr);
+    }
     return;
   }
   if constexpr (expands) {

@@ -5,7 +5,7 @@
 //   tile      32 k of a strip: integers (or floats), then the tile's scales
 //   super     after every 8 tiles of a super-block scheme: d[64], dmin[64] as halves
 //
-//   integers  8 lines [kgroup][64 channels][4 k], each byte one unsigned q, squeezed to 4, 5, 6 or 8 lines of 256 bytes:
+//   integers  8 lines [kgroup][64 channels][4 k], each byte an unsigned q, squeezed to 4, 5, 6 or 8 lines of 256 bytes:
 //     4 bits    line j = q[2j] | q[2j+1] << 4
 //     5 bits    the low 5 bits of line i are q[i], i < 5; the upper 3 bits of the five lines hold q[5], q[6], q[7]
 //     6 bits    the low 6 bits of line i are q[i], i < 6; the upper 2 bits hold q[6] (lines 0-2) and q[7] (lines 3-5)

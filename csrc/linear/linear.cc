@@ -8,7 +8,8 @@
 namespace pelton {
 
 size_t linear_scratch_bytes(int64_t max_rows) {
-  return kExpandedBytes + sizeof(float) * kStripChannels * static_cast<size_t>(std::min<int64_t>(max_rows, kMaxPassRows));
+  const auto pass_rows = static_cast<size_t>(std::min<int64_t>(max_rows, kMaxPassRows));
+  return kExpandedBytes + sizeof(float) * kStripChannels * pass_rows;
 }
 
 void linear_strip(const Linear& linear, int strip, void* scratch) {

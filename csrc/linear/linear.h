@@ -4,9 +4,9 @@
 //   x         an Activation of the weight's kind (activation.h): Int8 for block schemes, BFloat16 for BF16 weights,
 //             Float32 for F16 and F32 weights and for every scheme packed with exact = true
 //   y         float32, row stride in elements; y may be the residual, never x
-//   sums      Int8: exact int32 within a tile of 32 k, then float32 tile by tile in ascending k, one chain per output.
-//             BFloat16, Float32: one float32 chain in ascending k. The order depends on nothing but K, so a row's
-//             result is bitwise the same alone or among others. Instruction sets differ in the last float rounding only.
+//   sums      Int8: exact int32 within a tile of 32 k, then float32 tile by tile in ascending k, one chain each.
+//             BFloat16, Float32: one float32 chain in ascending k. The order depends on nothing but K: a row's
+//             result is bitwise the same alone or among others. Instruction sets differ in float rounding only.
 //   cost      2*T*N*K operations; the weight is read once per call and 128 rows
 //   threads   one strip of 64 channels per task; strips are independent, each thread brings its own scratch
 #pragma once

@@ -32,7 +32,9 @@ void pack_integers(int bits, const uint8_t in[kIntegerLines][kLineBytes], uint8_
   }
   if (bits == 4) {
     for (int i = 0; i < 4; ++i) {
-      for (int b = 0; b < kLineBytes; ++b) out[i * kLineBytes + b] = static_cast<uint8_t>(in[2 * i][b] | in[2 * i + 1][b] << 4);
+      for (int b = 0; b < kLineBytes; ++b) {
+        out[i * kLineBytes + b] = static_cast<uint8_t>(in[2 * i][b] | in[2 * i + 1][b] << 4);
+      }
     }
     return;
   }

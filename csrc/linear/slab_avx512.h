@@ -2,14 +2,14 @@
 //
 // Two shapes of the same arithmetic, so that every row gets the same bits from either:
 //   wide     1-3 rows x 64 channels: reads the slab in the order it lies in, which the hardware prefetcher follows
-//   narrow   up to 12 rows x 16 channels at a time: an integer vector is unpacked once for all rows. Prefetches the slab
-//            after the next into L2, spread over the multiplies (the hardware prefetcher sees too few misses here, and
-//            a prefetch into L1 stalls the stores). May also store the expanded bytes and float scales for other rows.
+//   narrow   up to 12 rows x 16 channels at a time: an integer vector is unpacked once for all rows. Prefetches the
+//            slab after the next into L2, spread over the tiles (the hardware prefetcher sees too few misses here, and
+//            prefetching into L1 is slower). May also store the expanded bytes and float scales for other rows.
 //
 // Per row and 16 channels a tile costs 8 vpdpbusd and 2 multiplies (3 with minima or two halves), all on the same two
 // ports: 80 % (72 %) of the vpdpbusd rate is the ceiling.
 //
-// These functions must not be inlined: gcc 12 then keeps accumulator arrays in memory.
+// The kernels must not be inlined into their callers: gcc 12 then keeps accumulator arrays in memory.
 #pragma once
 
 #include <array>
@@ -65,8 +65,8 @@ constexpr int sum_index(int row, int tile, int half) {
 }
 
 // value (+)= scale * dot + min * negated_sum
-template <Layout layout>
-PELTON_INLINE __m512 add_dot(__m512 value, int half, __m512i dot, __m512 scale, __m512 minimum, const int32_t* negated_sum) {
+template <Layout layout, int half>
+PELTON_INLINE __m512 add_dot(__m512 value, __m512i dot, __m512 scale, __m512 minimum, const int32_t* negated_sum) {
   const __m512 dot_float = _mm512_cvtepi32_ps(dot);
   value = half == 0 ? _mm512_mul_ps(scale, dot_float) : _mm512_fmadd_ps(scale, dot_float, value);
   if constexpr (has_min(layout.form)) {
@@ -75,10 +75,49 @@ PELTON_INLINE __m512 add_dot(__m512 value, int half, __m512i dot, __m512 scale, 
   return value;
 }
 
+template <Layout layout>
+constexpr int num_halves() {
+  return has_halves(layout.form) ? 2 : 1;
+}
+
+// The part of a tile that shares one scale, for 64 channels: value (+)= its products.
+template <Layout layout, int num_rows, int half>
+PELTON_INLINE void multiply_wide_half(const uint8_t* tile, const uint8_t* super, const int8_t* values,
+                                      const int32_t* x_sums, __m512 (&value)[num_rows][4]) {
+  constexpr int num_groups = kIntegerLines / num_halves<layout>();
+  __m512i dots[num_rows][4];
+#pragma GCC unroll 4
+  for (int r = 0; r < num_rows; ++r) {
+    const __m512i start = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) dots[r][c] = start;
+  }
+#pragma GCC unroll 8
+  for (int kgroup = half * num_groups; kgroup < (half + 1) * num_groups; ++kgroup) {
+    __m512i x[num_rows];
+#pragma GCC unroll 4
+    for (int r = 0; r < num_rows; ++r) x[r] = broadcast_dword(values + r * kSlabSize + 4 * kgroup);
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; ++c) {
+      const __m512i q = load_integers<layout>(tile, kgroup, c);
+#pragma GCC unroll 4
+      for (int r = 0; r < num_rows; ++r) dots[r][c] = _mm512_dpbusd_epi32(dots[r][c], q, x[r]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int c = 0; c < 4; ++c) {
+    const __m512 scale = load_scale<layout.form>(tile + integer_bytes(layout), super, half, c);
+    const __m512 minimum = load_min<layout.form>(tile + integer_bytes(layout), super, half, c);
+#pragma GCC unroll 4
+    for (int r = 0; r < num_rows; ++r) {
+      const int32_t* x_sum = x_sums + sum_index<layout>(r, 0, half);
+      value[r][c] = add_dot<layout, half>(value[r][c], dots[r][c], scale, minimum, x_sum);
+    }
+  }
+}
+
 template <Layout layout, int num_rows>
 __attribute__((noinline)) void multiply_wide(const Slab& slab, const RowBlock& rows) {
-  constexpr int num_halves = has_halves(layout.form) ? 2 : 1;
-  constexpr int half_groups = kIntegerLines / num_halves;
   const uint8_t* tile = slab.tiles;
   const uint8_t* super = slab.super;
   const int8_t* values = rows.values;
@@ -92,45 +131,18 @@ __attribute__((noinline)) void multiply_wide(const Slab& slab, const RowBlock& r
   }
 #pragma GCC unroll 1
   for (int t = slab.num_tiles; t > 0; --t) {
-#pragma GCC unroll 2
-    for (int half = 0; half < num_halves; ++half) {
-      __m512i dots[num_rows][4];
+    multiply_wide_half<layout, num_rows, 0>(tile, super, values, x_sums, value);
+    if constexpr (has_halves(layout.form)) multiply_wide_half<layout, num_rows, 1>(tile, super, values, x_sums, value);
 #pragma GCC unroll 4
-      for (int r = 0; r < num_rows; ++r) {
-        const __m512i start = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
+    for (int r = 0; r < num_rows; ++r) {
+      const __m512 x_scale = _mm512_set1_ps(x_scales[r * kSlabTiles]);
 #pragma GCC unroll 4
-        for (int c = 0; c < 4; ++c) dots[r][c] = start;
-      }
-#pragma GCC unroll 8
-      for (int kgroup = half * half_groups; kgroup < (half + 1) * half_groups; ++kgroup) {
-        __m512i x[num_rows];
-#pragma GCC unroll 4
-        for (int r = 0; r < num_rows; ++r) x[r] = broadcast_dword(values + r * kSlabSize + 4 * kgroup);
-#pragma GCC unroll 4
-        for (int c = 0; c < 4; ++c) {
-          const __m512i q = load_integers<layout>(tile, kgroup, c);
-#pragma GCC unroll 4
-          for (int r = 0; r < num_rows; ++r) dots[r][c] = _mm512_dpbusd_epi32(dots[r][c], q, x[r]);
-        }
-      }
-#pragma GCC unroll 4
-      for (int c = 0; c < 4; ++c) {
-        const __m512 scale = load_scale<layout.form>(tile + integer_bytes(layout), super, half, c);
-        __m512 minimum = scale;
-        if constexpr (has_min(layout.form)) minimum = load_min<layout.form>(tile + integer_bytes(layout), super, half, c);
-#pragma GCC unroll 4
-        for (int r = 0; r < num_rows; ++r) {
-          value[r][c] = add_dot<layout>(value[r][c], half, dots[r][c], scale, minimum, x_sums + sum_index<layout>(r, 0, half));
-          if (half == num_halves - 1) {
-            totals[r][c] = _mm512_fmadd_ps(value[r][c], _mm512_set1_ps(x_scales[r * kSlabTiles]), totals[r][c]);
-          }
-        }
-      }
+      for (int c = 0; c < 4; ++c) totals[r][c] = _mm512_fmadd_ps(value[r][c], x_scale, totals[r][c]);
     }
     tile += tile_bytes(layout);
     values += kTileSize;
     x_scales += 1;
-    x_sums += num_halves;
+    x_sums += num_halves<layout>();
   }
 #pragma GCC unroll 4
   for (int r = 0; r < num_rows; ++r) {
@@ -141,11 +153,40 @@ __attribute__((noinline)) void multiply_wide(const Slab& slab, const RowBlock& r
 
 enum class NarrowMode { Plain, Prefetch, PrefetchAndExpand };
 
+// The part of a tile that shares one scale, for 16 channels. `expanded` is the tile's place in the scratch.
+template <Layout layout, int num_rows, NarrowMode mode, int half>
+PELTON_INLINE void multiply_narrow_half(const uint8_t* tile, const Slab& slab, const int8_t* values,
+                                        const int32_t* x_sums, int c, uint8_t* expanded, __m512 (&value)[num_rows]) {
+  constexpr int num_groups = kIntegerLines / num_halves<layout>();
+  constexpr bool expands = mode == NarrowMode::PrefetchAndExpand;
+  __m512i dots[num_rows];
+#pragma GCC unroll 16
+  for (int r = 0; r < num_rows; ++r) dots[r] = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
+#pragma GCC unroll 8
+  for (int kgroup = half * num_groups; kgroup < (half + 1) * num_groups; ++kgroup) {
+    const __m512i q = load_integers<layout>(tile, kgroup, c);
+    if constexpr (expands) _mm512_store_si512(expanded + kgroup * kLineBytes + 64 * c, q);
+#pragma GCC unroll 16
+    for (int r = 0; r < num_rows; ++r) {
+      dots[r] = _mm512_dpbusd_epi32(dots[r], q, broadcast_dword(values + r * kSlabSize + 4 * kgroup));
+    }
+  }
+  const __m512 scale = load_scale<layout.form>(tile + integer_bytes(layout), slab.super, half, c);
+  const __m512 minimum = load_min<layout.form>(tile + integer_bytes(layout), slab.super, half, c);
+  if constexpr (expands) {
+    float* scales = reinterpret_cast<float*>(expanded + kIntegerLines * kLineBytes) + half * kStripChannels + 16 * c;
+    _mm512_store_ps(scales, scale);
+    if constexpr (has_min(layout.form)) _mm512_store_ps(scales + num_halves<layout>() * kStripChannels, minimum);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < num_rows; ++r) {
+    const int32_t* x_sum = x_sums + sum_index<layout>(r, 0, half);
+    value[r] = add_dot<layout, half>(value[r], dots[r], scale, minimum, x_sum);
+  }
+}
+
 template <Layout layout, int num_rows, NarrowMode mode>
 __attribute__((noinline)) void multiply_narrow(const Slab& slab, const RowBlock& rows, uint8_t* expanded_slab) {
-  constexpr int num_halves = has_halves(layout.form) ? 2 : 1;
-  constexpr int half_groups = kIntegerLines / num_halves;
-  constexpr Layout expanded_tile = expanded_layout(layout);
   constexpr int prefetch_lines = (tile_bytes(layout) + 4 * 64 - 1) / (4 * 64);  // per tile and column
   const uint8_t* ahead = slab.ahead;
 #pragma GCC unroll 1
@@ -160,50 +201,26 @@ __attribute__((noinline)) void multiply_narrow(const Slab& slab, const RowBlock&
     for (int r = 0; r < num_rows; ++r) totals[r] = _mm512_load_ps(rows.totals + r * kStripChannels + 16 * c);
 #pragma GCC unroll 1
     for (int t = slab.num_tiles; t > 0; --t) {
-#pragma GCC unroll 2
-      for (int half = 0; half < num_halves; ++half) {
-        __m512i dots[num_rows];
+      if constexpr (mode != NarrowMode::Plain) {
 #pragma GCC unroll 16
-        for (int r = 0; r < num_rows; ++r) dots[r] = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
-#pragma GCC unroll 8
-        for (int kgroup = half * half_groups; kgroup < (half + 1) * half_groups; ++kgroup) {
-          const __m512i q = load_integers<layout>(tile, kgroup, c);
-          if constexpr (mode == NarrowMode::PrefetchAndExpand) {
-            _mm512_store_si512(expanded + kgroup * kLineBytes + 64 * c, q);
-          }
-          if constexpr (mode != NarrowMode::Plain) {
-#pragma GCC unroll 2
-            for (int i = kgroup; i < prefetch_lines; i += kIntegerLines) {
-              _mm_prefetch(reinterpret_cast<const char*>(ahead) + 64 * i, _MM_HINT_T1);
-            }
-          }
+        for (int i = 0; i < prefetch_lines; ++i) {
+          _mm_prefetch(reinterpret_cast<const char*>(ahead) + 64 * i, _MM_HINT_T1);
+        }
+        ahead += 64 * prefetch_lines;
+      }
+      multiply_narrow_half<layout, num_rows, mode, 0>(tile, slab, values, x_sums, c, expanded, value);
+      if constexpr (has_halves(layout.form)) {
+        multiply_narrow_half<layout, num_rows, mode, 1>(tile, slab, values, x_sums, c, expanded, value);
+      }
 #pragma GCC unroll 16
-          for (int r = 0; r < num_rows; ++r) {
-            dots[r] = _mm512_dpbusd_epi32(dots[r], q, broadcast_dword(values + r * kSlabSize + 4 * kgroup));
-          }
-        }
-        const __m512 scale = load_scale<layout.form>(tile + integer_bytes(layout), slab.super, half, c);
-        __m512 minimum = scale;
-        if constexpr (has_min(layout.form)) minimum = load_min<layout.form>(tile + integer_bytes(layout), slab.super, half, c);
-        if constexpr (mode == NarrowMode::PrefetchAndExpand) {
-          float* scales = reinterpret_cast<float*>(expanded + integer_bytes(expanded_tile)) + half * kStripChannels + 16 * c;
-          _mm512_store_ps(scales, scale);
-          if constexpr (has_min(layout.form)) _mm512_store_ps(scales + num_halves * kStripChannels, minimum);
-        }
-#pragma GCC unroll 16
-        for (int r = 0; r < num_rows; ++r) {
-          value[r] = add_dot<layout>(value[r], half, dots[r], scale, minimum, x_sums + sum_index<layout>(r, 0, half));
-          if (half == num_halves - 1) {
-            totals[r] = _mm512_fmadd_ps(value[r], _mm512_set1_ps(x_scales[r * kSlabTiles]), totals[r]);
-          }
-        }
+      for (int r = 0; r < num_rows; ++r) {
+        totals[r] = _mm512_fmadd_ps(value[r], _mm512_set1_ps(x_scales[r * kSlabTiles]), totals[r]);
       }
       tile += tile_bytes(layout);
-      expanded += tile_bytes(expanded_tile);
-      ahead += 64 * prefetch_lines;
+      expanded += tile_bytes(expanded_layout(layout));
       values += kTileSize;
       x_scales += 1;
-      x_sums += num_halves;
+      x_sums += num_halves<layout>();
     }
 #pragma GCC unroll 16
     for (int r = 0; r < num_rows; ++r) _mm512_store_ps(rows.totals + r * kStripChannels + 16 * c, totals[r]);

@@ -1,7 +1,7 @@
 // What the kernels of every instruction set share: how a strip is walked, and how its sums become outputs.
 //
-// Rows are multiplied in passes of at most 128, so that the sums [rows][64] of a pass stay in the L1 and L2 caches while
-// the strip streams by once.
+// Rows are multiplied in passes of at most 128, so that the sums [rows][64] of a pass stay in the L1 and L2 caches
+// while the strip streams by once.
 #pragma once
 
 #include <algorithm>

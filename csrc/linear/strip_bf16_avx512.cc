@@ -32,9 +32,9 @@ __attribute__((noinline)) void multiply_pairs(const uint8_t* weights, const uint
 #pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
       if constexpr (prefetch) _mm_prefetch(reinterpret_cast<const char*>(ahead) + 64 * i, _MM_HINT_T1);
-      __m512i w[4];
+      __m512bh w[4];
 #pragma GCC unroll 4
-      for (int c = 0; c < 4; ++c) w[c] = _mm512_load_si512(weights + 64 * c);
+      for (int c = 0; c < 4; ++c) w[c] = reinterpret_cast<__m512bh>(_mm512_load_si512(weights + 64 * c));
 #pragma GCC unroll 6
       for (int r = 0; r < num_rows; ++r) {
         int32_t two_values;
@@ -42,7 +42,7 @@ __attribute__((noinline)) void multiply_pairs(const uint8_t* weights, const uint
         const __m512i x_pair = _mm512_set1_epi32(two_values);
 #pragma GCC unroll 4
         for (int c = 0; c < 4; ++c) {
-          sums[r][c] = _mm512_dpbf16_ps(sums[r][c], reinterpret_cast<__m512bh>(w[c]), reinterpret_cast<__m512bh>(x_pair));
+          sums[r][c] = _mm512_dpbf16_ps(sums[r][c], w[c], reinterpret_cast<__m512bh>(x_pair));
         }
       }
       weights += kPairBytes;
@@ -84,10 +84,11 @@ void linear_strip_bf16_avx512(const Linear& linear, int strip, void* scratch) {
       for (int64_t row = 0; row < num_rows;) {
         const int64_t left = num_rows - row;
         const int64_t block_rows = left == 7 || left == 8 ? 4 : std::min<int64_t>(left, kMaxRows);
-        const auto* x = static_cast<const uint16_t*>(linear.x.values) + (slab * linear.x.num_rows + first_row + row) * kSlabSize;
+        const int64_t place = slab * linear.x.num_rows + first_row + row;
+        const auto* x = static_cast<const uint16_t*>(linear.x.values) + place * kSlabSize;
         const bool prefetches = num_rows > kMaxRows && row < 4 * kMaxRows;  // each block a quarter of the slab
-        (prefetches ? kPrefetching : kPlain)[static_cast<size_t>(block_rows - 1)](weights, x, totals + row * kStripChannels,
-                                                                                 count, ahead);
+        const Kernel multiply = (prefetches ? kPrefetching : kPlain)[static_cast<size_t>(block_rows - 1)];
+        multiply(weights, x, totals + row * kStripChannels, count, ahead);
         ahead += count * 64;
         row += block_rows;
       }

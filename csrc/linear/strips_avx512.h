@@ -1,4 +1,4 @@
-// The AVX-512 kernels by scheme: one source file each, because each is a few hundred kilobytes of unrolled code to compile.
+// The AVX-512 kernels by scheme: one source file each, because each is much unrolled code to compile.
 #pragma once
 
 #include "linear/linear.h"

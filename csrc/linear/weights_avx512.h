@@ -40,8 +40,9 @@ PELTON_INLINE __m512i load_integers(const uint8_t* tile, int kgroup, int column)
     const __m512i low6 = _mm512_set1_epi8(63);
     if (kgroup < 6) return _mm512_and_si512(line(kgroup), low6);
     const int first = kgroup == 6 ? 0 : 3;
-    const __m512i low = select(_mm512_set1_epi8(3), _mm512_srli_epi16(line(first), 6), _mm512_srli_epi16(line(first + 1), 4));
-    const __m512i q = select(_mm512_set1_epi8(15), low, _mm512_srli_epi16(line(first + 2), 2));
+    const __m512i bits01 = _mm512_srli_epi16(line(first), 6), bits23 = _mm512_srli_epi16(line(first + 1), 4);
+    const __m512i bits45 = _mm512_srli_epi16(line(first + 2), 2);
+    const __m512i q = select(_mm512_set1_epi8(15), select(_mm512_set1_epi8(3), bits01, bits23), bits45);
     return _mm512_and_si512(q, low6);
   }
 }
@@ -74,12 +75,14 @@ PELTON_INLINE __m512 load_scale(const uint8_t* scales, const uint8_t* super, int
   }
 }
 
-// The minimum that is subtracted; only for forms that have one.
+// The minimum that is subtracted; zero for forms that have none.
 template <ScaleForm form>
 PELTON_INLINE __m512 load_min(const uint8_t* scales, const uint8_t* super, int half, int column) {
   const int channel = 16 * column;
   const int num_halves = has_halves(form) ? 2 : 1;
-  if constexpr (form == ScaleForm::HalfMin32) {
+  if constexpr (!has_min(form)) {
+    return _mm512_setzero_ps();
+  } else if constexpr (form == ScaleForm::HalfMin32) {
     return load_halves(scales, kStripChannels + channel);
   } else if constexpr (is_super(form)) {
     const __m512 integer = load_bytes<false>(scales + (num_halves + half) * kStripChannels, channel);

@@ -97,7 +97,8 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
   const Scheme scheme = scheme_from_name(scheme_name);
   check_rows(scheme, rows, n, k);
   if (static_cast<int64_t>(x.shape(1)) != k || (bias && static_cast<int64_t>(bias->shape(0)) != n)) {
-    throw std::invalid_argument("linear: x must be [rows, " + std::to_string(k) + "] and bias [" + std::to_string(n) + "].");
+    throw std::invalid_argument("linear: x must be [rows, " + std::to_string(k) + "] and bias [" + std::to_string(n) +
+                                "].");
   }
   const auto num_x_rows = static_cast<int64_t>(x.shape(0));
   Result y = make_result(num_x_rows, n);
@@ -105,7 +106,8 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
   ThreadPool pool(num_threads);
   Workspace workspace(scheme, rows, k, num_x_rows, 1, exact, pool);
   WorkRanges ranges(num_threads);
-  const Linear task{&workspace.matrix(0), workspace.activation(), bias ? bias->data() : nullptr, nullptr, 0, y.data(), n};
+  const float* bias_data = bias ? bias->data() : nullptr;
+  const Linear task{&workspace.matrix(0), workspace.activation(), bias_data, nullptr, 0, y.data(), n};
   pool.run([&](int thread) {
     quantize_rows(task.x, x.data(), k, num_x_rows * thread / num_threads, num_x_rows * (thread + 1) / num_threads);
     pool.barrier();
@@ -149,6 +151,10 @@ std::vector<double> linear_bench(const std::string& scheme_name, const Bytes& ro
   return seconds;
 }
 
+size_t packed_size_of(const std::string& scheme_name, int64_t n, int64_t k) {
+  return packed_size_bytes(scheme_from_name(scheme_name), n, k, false);
+}
+
 }  // namespace
 
 void bind_linear(nb::module_& m) {
@@ -157,9 +163,8 @@ void bind_linear(nb::module_& m) {
   m.def("linear", &linear, nb::arg("scheme"), nb::arg("rows"), nb::arg("n"), nb::arg("k"), nb::arg("x_MK"),
         nb::arg("bias_N").none() = nb::none(), nb::arg("exact") = false, nb::arg("num_threads") = 1,
         "y[M, N] = x times the transposed weight, plus bias; packs the weight first, so it is for tests.");
-  m.def("packed_size_bytes",
-        [](const std::string& scheme, int64_t n, int64_t k) { return packed_size_bytes(scheme_from_name(scheme), n, k, false); },
-        nb::arg("scheme"), nb::arg("n"), nb::arg("k"), "Bytes that a weight of n rows of k elements takes when packed.");
+  m.def("packed_size_bytes", &packed_size_of, nb::arg("scheme"), nb::arg("n"), nb::arg("k"),
+        "Bytes that a weight of n rows of k elements takes when packed.");
   m.def("linear_bench", &linear_bench, nb::arg("scheme"), nb::arg("rows"), nb::arg("k"), nb::arg("x_MK"),
         nb::kw_only(), nb::arg("num_copies"), nb::arg("num_repeats") = 5, nb::arg("exact") = false,
         nb::arg("num_threads") = 1,

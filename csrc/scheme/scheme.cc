@@ -52,14 +52,15 @@ Scheme scheme_from_name(std::string_view name) {
     if (kSchemes[i].name == name) return static_cast<Scheme>(i);
     known += (i == 0 ? "" : ", ") + std::string(kSchemes[i].name);
   }
-  throw std::invalid_argument("scheme '" + std::string(name) + "' is not one the kernels read. Known schemes: " + known + ".");
+  throw std::invalid_argument("scheme '" + std::string(name) + "' is not one the kernels read. Known schemes: " +
+                              known + ".");
 }
 
 int64_t scheme_row_bytes(Scheme scheme, int64_t k) {
   const SchemeInfo& info = scheme_info(scheme);
   if (k <= 0 || k % info.block_size != 0) {
-    throw std::invalid_argument("scheme " + std::string(info.name) + ": a row of " + std::to_string(k) +
-                                " elements is not a whole number of blocks of " + std::to_string(info.block_size) + ".");
+    throw std::invalid_argument("scheme " + std::string(info.name) + ": a row of " + std::to_string(k) + " elements" +
+                                " is not a whole number of blocks of " + std::to_string(info.block_size) + ".");
   }
   return k / info.block_size * info.block_bytes;
 }

@@ -178,6 +178,18 @@ def test_groups_of_zeros_and_of_vanishing_values_give_zero(isa: str) -> None:
     np.testing.assert_array_equal(_native.linear("Q4_0", rows, 64, 64, x), np.zeros((2, 64), np.float32))
 
 
+@pytest.mark.parametrize("scheme", ["Q5_0", "Q6_K", "BF16", "F32"])
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_what_is_not_finite_shows_in_its_row_and_nowhere_else(isa: str, scheme: str, value: float) -> None:
+    k = row_size(scheme)
+    rows, x = random_rows(scheme, 64, k), activations(3, k)
+    clean = _native.linear(scheme, rows, 64, k, x)
+    x[1, k - 2] = value
+    y = _native.linear(scheme, rows, 64, k, x)
+    assert not np.isfinite(y[1]).any()
+    np.testing.assert_array_equal(y[[0, 2]], clean[[0, 2]])
+
+
 def test_instruction_sets_agree() -> None:
     """The integers are the same, so only the rounding of float sums may differ."""
     before = _native.isa()

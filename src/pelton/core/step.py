@@ -39,7 +39,7 @@ class ScheduledRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SchedulerOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """A step to run. Before it, requests in `finished` (ended or preempted) lose their row, then `added` ones get one."""
+    """A step to run. First requests in `finished` (ended or preempted) lose their row, then `added` ones get one."""
 
     step: int
     added: tuple[NewRequest, ...] = ()

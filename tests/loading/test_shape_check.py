@@ -7,8 +7,10 @@ import pytest
 from tests.loading.test_weights import SPEC
 from tests.steps import dense_weight
 
+from pelton.checkpoint.weight import Weight
 from pelton.errors import CheckpointError
-from pelton.loading.shape_check import check_shapes
+from pelton.loading.shape_check import check_shapes, expected_shapes
+from pelton.models import ARCHITECTURES, find_model
 
 pytestmark = pytest.mark.unit
 
@@ -30,3 +32,16 @@ def test_norms_of_queries_depend_on_their_style():
     check_shapes(weight, replace(SPEC, qk_norm="full"))
     with pytest.raises(CheckpointError, match="head_dim=2"):
         check_shapes(weight, replace(SPEC, qk_norm="head"))
+
+
+def test_parts_that_add_up_by_chance():
+    """q, k and v of 4 + 2 + 2 rows, stored as 2 + 3 + 3: the sum alone would not tell."""
+    parts = tuple(dense_weight(name, np.ones((rows, 4))).parts[0] for name, rows in (("q", 2), ("k", 3), ("v", 3)))
+    with pytest.raises(CheckpointError, match=r"q \[2, 4\] \+ k \[3, 4\] .* in parts of 4 \+ 2 \+ 2 rows"):
+        check_shapes({"layers.0.qkv": Weight("layers.0.qkv", parts)}, SPEC)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_every_weight_of_every_model_file_is_checked(architecture):
+    names = {row.to.rpartition(".")[2] for row in find_model(architecture).WEIGHTS.rows}
+    assert names <= set(expected_shapes(replace(SPEC, qk_norm="head")))

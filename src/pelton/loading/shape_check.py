@@ -18,13 +18,12 @@ def expected_shapes(spec: ModelSpec) -> dict[str, tuple[tuple[int, ...], str]]:
     qkv = spec.q_size + 2 * spec.kv_size
     heads = f"num_heads={spec.num_heads}, num_kv_heads={spec.num_kv_heads}, head_dim={spec.head_dim}"
     sizes = f"hidden_size={hidden}, intermediate_size={inner}"
-    table = {
+    norms = ("norm", "attn_norm", "mlp_norm", "post_attn_norm", "post_mlp_norm")
+    table: dict[str, tuple[tuple[int, ...], str]] = {
         "embed": ((vocabulary, hidden), f"vocab_size={vocabulary}, hidden_size={hidden}"),
         "lm_head": ((vocabulary, hidden), f"vocab_size={vocabulary}, hidden_size={hidden}"),
         "positions": ((spec.learned_positions, hidden), f"learned_positions={spec.learned_positions}"),
-        "norm": ((hidden,), f"hidden_size={hidden}"),
-        "attn_norm": ((hidden,), f"hidden_size={hidden}"),
-        "mlp_norm": ((hidden,), f"hidden_size={hidden}"),
+        **{name + suffix: ((hidden,), f"hidden_size={hidden}") for name in norms for suffix in ("", "_bias")},
         "qkv": ((qkv, hidden), f"hidden_size={hidden}, {heads}"),
         "qkv_bias": ((qkv,), heads),
         "out": ((hidden, spec.q_size), f"hidden_size={hidden}, {heads}"),
@@ -43,14 +42,27 @@ def expected_shapes(spec: ModelSpec) -> dict[str, tuple[tuple[int, ...], str]]:
     return table
 
 
+def expected_parts(name: str, spec: ModelSpec) -> tuple[int, ...]:
+    """Rows of the tensors that a stacked weight is made of, where a checkpoint stores them apart."""
+    if name in ("qkv", "qkv_bias"):
+        return spec.qkv_sizes
+    if name in ("gate_up", "gate_up_bias"):
+        return spec.intermediate_size, spec.intermediate_size
+    return ()
+
+
 def check_shapes(weights: Mapping[str, Weight], spec: ModelSpec) -> None:
-    """Raise CheckpointError, naming tensor, shapes and fields, at the first weight of a wrong size."""
+    """Raise CheckpointError, naming tensors, shapes and fields, at the first weight of a wrong size."""
     table = expected_shapes(spec)
     for name, weight in weights.items():
-        expected, fields = table.get(name.rpartition(".")[2], (weight.shape, ""))
-        if weight.shape != expected:
+        short = name.rpartition(".")[2]
+        expected, fields = table.get(short, (weight.shape, ""))
+        rows = tuple(part.shape[0] for part in weight.parts)
+        expected_rows = expected_parts(short, spec) if len(rows) > 1 else rows
+        if weight.shape != expected or rows != expected_rows:
             tensors = " + ".join(f"{part.name} {list(part.shape)}" for part in weight.parts)
+            pieces = f" in parts of {' + '.join(map(str, expected_rows))} rows" if len(rows) > 1 else ""
             raise CheckpointError(
-                f"{tensors}: {name!r} has shape {list(weight.shape)}, this model expects {list(expected)} "
+                f"{tensors}: {name!r} has shape {list(weight.shape)}, this model expects {list(expected)}{pieces} "
                 f"({fields}). The configuration and the weights belong to different models."
             )

@@ -22,7 +22,7 @@ from pelton.server.chat_schema import CHAT
 from pelton.server.completion import create_completion
 from pelton.server.completion_schema import COMPLETION
 from pelton.server.docs_page import show_docs, show_openapi
-from pelton.server.error_answer import answer_engine_error, answer_http_exception
+from pelton.server.error_answer import answer_engine_error, answer_fault, answer_http_exception
 from pelton.server.field import Schema
 from pelton.server.state import ServerState
 from pelton.server.token import detokenize, tokenize
@@ -77,7 +77,11 @@ def make_app(state: ServerState) -> ASGIApp:
         layers.append(Middleware(RequireKey, api_key=server.api_key))
     app = Starlette(
         routes=[Route(row.path, row.handler, methods=[row.method]) for row in rows],
-        exception_handlers={EngineError: answer_engine_error, HTTPException: answer_http_exception},
+        exception_handlers={
+            EngineError: answer_engine_error,
+            HTTPException: answer_http_exception,
+            Exception: answer_fault,
+        },
     )
     app.state.pelton = state
     app.state.routes = rows

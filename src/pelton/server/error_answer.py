@@ -74,3 +74,8 @@ async def answer_http_exception(request: Request, error: Exception) -> Response:
     message = known.format(path=path, method=request.method, detail=error.detail)
     body = {"message": message, "type": "invalid_request_error", "param": None, "code": error.status_code}
     return JsonResponse({"error": body}, status_code=error.status_code, headers=dict(error.headers or {}))
+
+
+async def answer_fault(request: Request, _error: Exception) -> Response:
+    """Exception handler for what is our fault; the border logs it."""
+    return make_error_response(make_internal_error(request.scope["pelton.request_id"]))

@@ -32,6 +32,7 @@ from pelton.server.tally import Tally
 
 log = Log("server")
 T = TypeVar("T", bound=msgspec.Struct)
+Chunks = list[dict[str, Any]]
 IGNORED_HEADER = "x-pelton-ignored-fields"
 
 
@@ -94,12 +95,17 @@ async def answer(request: Request, state: ServerState, call: Call) -> Response |
         return JsonResponse(whole, headers=headers)
     events = stream(state, call)
     try:
-        first = await until_disconnect(request.receive, anext(events))
+        first = await until_disconnect(request.receive, take_first(events))
     except BaseException:
         await events.aclose()
         raise
     raw_headers = [(name.encode(), value.encode()) for name, value in headers.items()]
     return EventStream(first, events, call.answer_id, raw_headers)
+
+
+async def take_first(events: AsyncGenerator[Chunks]) -> Chunks:
+    """The first chunks of a stream; it has at least one, or raises."""
+    return await anext(events)
 
 
 async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta, Job, Tally]]:
@@ -156,10 +162,10 @@ def join(index: int, deltas: list[TextDelta]) -> Completion:
     )
 
 
-async def stream(state: ServerState, call: Call) -> AsyncGenerator[list[dict[str, Any]]]:
+async def stream(state: ServerState, call: Call) -> AsyncGenerator[Chunks]:
     """Yield the chunks of `call`, those that belong to one delta together."""
     options = call.fields
-    last_chunk: list[dict[str, Any]] = []
+    last_chunk: Chunks = []
     is_first = [True] * call.num_answers
     async with aclosing(run(state, call)) as deltas:
         async for delta, job, tally in deltas:

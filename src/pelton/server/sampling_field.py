@@ -142,7 +142,8 @@ def to_sampling(fields: SamplingFields, defaults: dict[str, Any], *, max_logprob
         name: getattr(fields, name)
         for name in (
             "n", "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty",
-            "repetition_penalty", "seed", "min_tokens", "include_stop_str_in_output", "ignore_eos", "skip_special_tokens",
+            "repetition_penalty", "seed", "min_tokens", "include_stop_str_in_output", "ignore_eos",
+            "skip_special_tokens",
         )
     }  # fmt: skip
     asked |= {"stop": stop, "stop_token_ids": tuple(fields.stop_token_ids or ()), **more}

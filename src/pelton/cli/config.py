@@ -27,9 +27,9 @@ def config() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, as GET /config does.")
 def serve(asked: UserConfig, as_json: bool) -> None:
     """What `pelton serve MODEL` would run with. Takes the same flags."""
-    from pelton.api.assemble import open_model  # noqa: PLC0415  the wrong flag is told before models are imported
-
     get_model(asked)
+    from pelton.api.assemble import open_model  # noqa: PLC0415  a wrong flag is told before models are imported
+
     opened = open_model(asked)
     try:
         if as_json:

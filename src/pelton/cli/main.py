@@ -70,6 +70,14 @@ class LazyGroup(click.Group):
             raise click.UsageError(f"{args[0]!r} is not a command. {nearest(args[0], self._entries)}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command. A reader that has gone is no error of ours, and not one for click to report."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            silence_stdout()
+            raise click.exceptions.Exit(EXIT_BROKEN_PIPE) from None
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in --help, made from the table alone."""
         with formatter.section("Commands"):
@@ -97,8 +105,7 @@ def run_guarded(action: Callable[[], Any]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # The reader has gone. Python would complain once more when it flushes at exit, so stdout goes nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()
         return EXIT_BROKEN_PIPE
     except click.UsageError as error:
         return _report(describe_usage_error(error), 2)
@@ -108,6 +115,11 @@ def run_guarded(action: Callable[[], Any]) -> int:
         more = " Please report this." if isinstance(error, InternalError) else ""
         return _report(f"{error}{more}", error.exit_code)
     return result if isinstance(result, int) else 0
+
+
+def silence_stdout() -> None:
+    """Send nowhere what is still written to stdout: Python flushes at exit and would complain once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def describe_usage_error(error: click.UsageError) -> str:

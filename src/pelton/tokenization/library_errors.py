@@ -16,6 +16,10 @@ def blame(where: str) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        if type(error) is Exception or type(error).__name__ == "PanicException" or isinstance(error, TypeError):
+        if (
+            type(error) is Exception
+            or type(error).__name__ == "PanicException"
+            or isinstance(error, TypeError | UnicodeError)
+        ):
             raise CheckpointError(f"{where}: the tokenizer cannot be built: {error}.") from error
         raise

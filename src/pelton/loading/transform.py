@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pelton.checkpoint.dequantize import dequantize_rows
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
@@ -40,11 +41,8 @@ def transformed(tensor: Tensor, transform: Transform, spec: ModelSpec, layer: in
 
 def plus_one(tensor: Tensor) -> Tensor:
     """w + 1 in float32."""
-    elements = elements_of(tensor, "plus_one")
-    if tensor.scheme == "BF16":
-        numbers = (elements.astype(np.uint32) << 16).view(np.float32)
-    else:
-        numbers = elements.astype(np.float32)
+    check_dense(tensor, "plus_one")
+    numbers = dequantize_rows(tensor.scheme, tensor.payload)
     return Tensor(tensor.name, tensor.shape, "F32", (numbers + np.float32(1)).view(np.uint8))
 
 
@@ -76,9 +74,14 @@ def unpair_rows(tensor: Tensor, num_heads: int, rotary_dim: int) -> Tensor:
 
 def elements_of(tensor: Tensor, transform: str) -> npt.NDArray[Any]:
     """The payload seen as elements: [rows, elements of a row]. Raises CheckpointError for quantized schemes."""
+    check_dense(tensor, transform)
+    return np.ascontiguousarray(tensor.payload).view(ELEMENT[tensor.scheme])
+
+
+def check_dense(tensor: Tensor, transform: str) -> None:
+    """Raise CheckpointError if `tensor` is quantized."""
     if tensor.scheme not in ELEMENT:
         raise CheckpointError(
             f"{tensor.name}: is stored as {tensor.scheme}, but {transform} needs it as one of {', '.join(ELEMENT)}. "
             "Convert the model again and keep this tensor dense."
         )
-    return np.ascontiguousarray(tensor.payload).view(ELEMENT[tensor.scheme])

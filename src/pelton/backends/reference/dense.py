@@ -9,20 +9,8 @@ from typing import Any
 import numpy as np
 
 from pelton.backends.reference.array import Array
-from pelton.checkpoint.weight import Tensor, Weight
-from pelton.errors import BackendError
-
-
-def dequantize(tensor: Tensor) -> Array:
-    """The numbers of a tensor in float32."""
-    payload = np.ascontiguousarray(tensor.payload)
-    if tensor.scheme == "F32":
-        return payload.view(np.float32).reshape(tensor.shape)
-    if tensor.scheme == "F16":
-        return payload.view(np.float16).astype(np.float32).reshape(tensor.shape)
-    if tensor.scheme == "BF16":
-        return (payload.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(tensor.shape)
-    raise BackendError(f"{tensor.name}: the reference backend cannot read scheme {tensor.scheme} yet.")
+from pelton.checkpoint.dequantize import dequantize
+from pelton.checkpoint.weight import Weight
 
 
 @dataclass(slots=True)

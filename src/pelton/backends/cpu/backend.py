@@ -1,7 +1,7 @@
 """The native CPU backend: a plan becomes one flat program of kernels, run by one call per step.
 
-Compiled once, at load: ops are lowered, their buffers placed in one arena, weights packed by all threads. A step runs with
-the GIL released and allocates only its result arrays. Results depend neither on the number of threads nor on the batch.
+Compiled once, at load: ops are lowered, their buffers placed in one arena, weights packed by all threads. A step runs
+with the GIL released and allocates only its result arrays. Results depend neither on threads nor on the batch.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def find_segments(ops: Sequence[NativeOp]) -> list[int]:
 
 
 def assign_offsets(ops: Sequence[NativeOp], segments: Sequence[int]) -> tuple[dict[Buffer, int], int]:
-    """The offset of every buffer in bytes, and the size of the arena. The largest are placed first, each as low as it fits."""
+    """The offset of every buffer in bytes, and the size of the arena. The largest go first, each as low as it fits."""
     lifetimes: dict[Buffer, tuple[int, int]] = {}
     for op, segment in zip(ops, segments, strict=True):
         for buffer in op.touches:

@@ -1,8 +1,8 @@
 """From a plan to native ops: which kernel runs, what is a view, what is overwritten in place, what is quantized once.
 
 Splitting and reading heads are views. An op whose operand nobody needs afterwards writes over it. A value that several
-linears read is quantized once for each form that their weights want. Keys and values go to the cache in an op of their own
-before the attention that reads them. Linear + add and linear + gated arrive fused from the passes or not; both work.
+linears read is quantized once for each form that their weights want. Keys and values go to the cache in an op of their
+own before the attention that reads them. Linear + add and linear + gated may arrive fused or not; both work.
 
 Runs once, at load; one walk over the plan.
 """
@@ -85,10 +85,8 @@ class Lowering:
         return self._new_view(value)
 
     def _is_last_use(self, operand: Value, view: View) -> bool:
-        aliases = [value_id for value_id, other in self._views.items() if other.overlaps(view)]
-        return all(self._last_use.get(value_id, -1) <= self._index for value_id in aliases if value_id != operand.id) and (
-            self._last_use[operand.id] == self._index
-        )
+        aliases = {value_id for value_id, other in self._views.items() if other.overlaps(view)} | {operand.id}
+        return all(self._last_use.get(value_id, -1) <= self._index for value_id in aliases)
 
     def _add_row_op(self, axis: Sharing, views: tuple[View, ...], emit: Callable[..., None]) -> None:
         self.ops.append(NativeOp(axis, axis, tuple(view.buffer for view in views), emit))
@@ -145,12 +143,14 @@ class Lowering:
             raise BackendError("cpu: rotary turns the tokens of the step by their own positions only.")
         x, y = self._view(x_value), self._result(node.outputs[0], x_value)
         num_heads, head_dim = int(x_value.shape[1]), int(x_value.shape[2])
-        key = (node.attribute("inv_freq"), node.attribute("attention_factor"))
+        inv_freq, factor = node.attribute("inv_freq"), node.attribute("attention_factor")
+        assert isinstance(inv_freq, tuple)
+        key = (inv_freq, factor)
         self._note_lanes("rotary")
 
         def emit(p: Any, at: Any, _: Any) -> None:
             if key not in self._rotary_tables:
-                self._rotary_tables[key] = p.add_rotary_table(list(key[0]), key[1])
+                self._rotary_tables[key] = p.add_rotary_table(list(inv_freq), factor)
             p.add_rotary(at(x), at(y), self._rotary_tables[key], num_heads, head_dim)
 
         self._add_row_op("T", (x, y), emit)
@@ -179,7 +179,7 @@ class Lowering:
         x, y = self._view(node.inputs[0]), self._result(node.outputs[0], node.inputs[0])
         axis, ((_, setting),) = axis_of(node.inputs[0]), node.attributes
         self._note_lanes(node.op)
-        add = {
+        add: Any = {
             "scale": _native.Program.add_scale,
             "softcap": _native.Program.add_softcap,
             "activation": _native.Program.add_activation,
@@ -266,14 +266,12 @@ class Lowering:
         self._cached_layers.add(int(str(layer)))
         num_heads, (num_kv_heads, k_dim) = int(q_value.shape[1]), map(int, k_value.shape[1:])
         v_dim, is_bfloat16 = int(v_value.shape[2]), not self._limits.exact
-        layout = _native.KvLayout(
-            self._limits.block_size, num_kv_heads, k_dim, v_dim, is_bfloat16, self.kv_block_bytes
-        )
+        layout = _native.KvLayout(self._limits.block_size, num_kv_heads, k_dim, v_dim, is_bfloat16, self.kv_block_bytes)
         self.kv_block_bytes += layout.layer_bytes
         self.scratch_bytes = max(self.scratch_bytes, _native.attention_scratch_bytes(k_dim, v_dim))
         q, k, v, y = *(self._view(value) for value in node.inputs), self._new_view(node.outputs[0])
         dtype = "bfloat16" if is_bfloat16 else "float32"
-        self._note("attention", f"{_native.isa()} {dtype} cache", "a cache line is read once per 64 queries of its kv head")
+        self._note("attention", f"{_native.isa()} {dtype} cache", "queries of one kv head share cache lines")
         self.ops.append(
             NativeOp(
                 "T", "T", (k.buffer, v.buffer), lambda p, at, _: p.add_kv_write(layout, at(k), at(v), k_dim, v_dim)

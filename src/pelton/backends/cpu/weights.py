@@ -6,7 +6,6 @@ A matrix is packed once, however many ops read it, and its pages of the checkpoi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,8 +25,8 @@ class WeightStore:
     def __init__(self, weights: Mapping[str, Weight], *, exact: bool) -> None:
         self._weights = weights
         self._exact = exact
-        self._matrices: dict[str, list[Any]] = {}
-        self._vectors: dict[str, Any] = {}
+        self._matrices: dict[str, list[_native.Matrix]] = {}
+        self._vectors: dict[str, _native.Vector] = {}
         self.tables: list[Bytes] = []  # must live as long as the program
 
     def get(self, ref: WeightRef) -> Weight:
@@ -39,7 +38,7 @@ class WeightStore:
             raise BackendError(f"cpu: weight {ref.name!r} has shape {weight.shape}, the plan says {ref}.")
         return weight
 
-    def activation_kinds(self, ref: WeightRef) -> list[Any]:
+    def activation_kinds(self, ref: WeightRef) -> list[_native.ActivationKind]:
         """For each part of a matrix, the form of activations that its kernel multiplies."""
         return [_native.activation_kind(part.scheme, self._exact) for part in self.get(ref).parts]
 
@@ -75,7 +74,9 @@ class WeightStore:
         """An embedding's rows, as the checkpoint stores them. The store keeps them alive."""
         weight = self.get(ref)
         if len(weight.parts) != 1:
-            raise BackendError(f"cpu: embedding {ref.name!r} is stacked from {len(weight.parts)} tensors; it must be one.")
+            raise BackendError(
+                f"cpu: embedding {ref.name!r} is stacked from {len(weight.parts)} tensors; it must be one."
+            )
         (part,) = weight.parts
         payload = np.ascontiguousarray(part.payload)
         self.tables.append(payload)

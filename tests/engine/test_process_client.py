@@ -86,6 +86,16 @@ def test_requests_are_served_and_the_engine_ends_with_the_client() -> None:
     run(test)
 
 
+def test_progress_is_heard() -> None:
+    async def test() -> None:
+        client, heard = make_client(), []
+        await client.start(lambda stage, fraction: heard.append((stage, fraction)))
+        await client.close()
+        assert heard == [("weights", 0.5)]
+
+    run(test)
+
+
 def test_what_can_never_run_is_refused_before_it_is_sent() -> None:
     async def test() -> None:
         async with running() as client:

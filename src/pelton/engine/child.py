@@ -74,7 +74,8 @@ class Child(asyncio.Protocol):
         ours, theirs = socket.socketpair()
         try:
             fd = theirs.fileno()
-            process = subprocess.Popen([*command, str(fd)], pass_fds=(fd,), stdin=subprocess.DEVNULL)
+            # A process group of its own, so that Ctrl-C in the server's terminal does not reach it while it starts.
+            process = subprocess.Popen([*command, str(fd)], pass_fds=(fd,), stdin=subprocess.DEVNULL, process_group=0)
         except OSError as error:
             ours.close()
             raise TransferError(f"engine process: {command[0]} cannot be started: {error}.") from error

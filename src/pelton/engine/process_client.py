@@ -7,11 +7,11 @@ no engine are refused with CapacityError, and later ones go to the next engine.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import final
 
-from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs
+from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs, Progress
 from pelton.core.outputs import EngineStats, RequestOutput
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.client import EngineClient
@@ -30,6 +30,7 @@ class ProcessClient(EngineClient, Listener):
         self._live = LiveRequests()
         self._stats = EngineStats()
         self._facts: EngineFacts | None = None
+        self._on_progress: Callable[[str, float], None] | None = None
 
     @property
     def facts(self) -> EngineFacts:
@@ -47,8 +48,12 @@ class ProcessClient(EngineClient, Listener):
         """How often the engine has been started again."""
         return self._supervisor.num_restarts
 
-    async def start(self) -> EngineFacts:
-        """Start the engine and wait until it is ready. Raises what it failed with."""
+    async def start(self, on_progress: Callable[[str, float], None] | None = None) -> EngineFacts:
+        """Start the engine and wait until it is ready. Raises what it failed with.
+
+        `on_progress` hears what an engine does before it is ready, this one and later ones: (stage, fraction).
+        """
+        self._on_progress = on_progress
         return await self._supervisor.start()
 
     async def generate(self, request: NewRequest) -> AsyncGenerator[RequestOutput]:
@@ -90,6 +95,8 @@ class ProcessClient(EngineClient, Listener):
         if isinstance(message, Outputs):
             self._stats = message.stats
             self._live.deliver(message.outputs)
+        elif isinstance(message, Progress) and self._on_progress is not None:
+            self._on_progress(message.stage, message.fraction)
 
     def on_up(self, facts: EngineFacts) -> None:
         """Remember what the engine told of itself."""

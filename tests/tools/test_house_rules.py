@@ -71,7 +71,7 @@ GOOD = [
     ("native_in_one_folder", "src/pelton/backends/cpu/a.py", HEAD + "from pelton.backends.cpu import _native\n"),
     ("no_code_from_data", "src/pelton/a.py", HEAD + "model.eval()\nnp.load('a', allow_pickle=False)\n"),
     ("no_broad_except", "src/pelton/a.py", HEAD + "try: ...\nexcept BaseException:\n    clean()\n    raise\n"),
-    ("no_broad_except", "src/pelton/server/app.py", HEAD + "try: ...\nexcept Exception: ...\n"),
+    ("no_broad_except", "src/pelton/server/border.py", HEAD + "try: ...\nexcept Exception: ...\n"),
     ("todo_form", "src/pelton/a.py", HEAD + "# TO" + "DO(#12): reason\n"),
     ("no_banner", "src/pelton/a.py", HEAD + "#  -- a dash\n"),
     ("no_machine_in_text", "a.md", f"~{SLASH}work/x https://a.b{SLASH}tmp/ src{SLASH}root.py at-{SLASH}tmp\n"),

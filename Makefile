@@ -32,8 +32,8 @@ fetch-test-models: $(VENV)/.stamp-run
 	$(BIN)/python tools/fetch_models.py $(TEST_MODELS)
 
 lint:
-	$(BIN)/ruff format --check
-	$(BIN)/ruff check
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/ruff check src tests tools
 	$(BIN)/lint-imports
 	$(BIN)/python tools/house_rules.py
 

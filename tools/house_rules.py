@@ -24,13 +24,12 @@ MAX_DOCSTRING_LINES: Final = 12
 MAX_FLAGS: Final = 64
 MAX_VARIABLES: Final = 12
 
-# Where `except Exception` may stand: HTTP (before and after an answer has begun), the worker's step, the engine
+# Where `except Exception` may stand: HTTP, before and after an answer has begun, and the engine
 # process. Each logs once, with the request id, and turns what it caught into an InternalError.
 BORDERS: Final = frozenset(
     {
         "src/pelton/server/border.py",
         "src/pelton/server/event_stream.py",
-        "src/pelton/engine/loop.py",
         "src/pelton/engine/process.py",
     }
 )

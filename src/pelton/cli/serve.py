@@ -1,0 +1,77 @@
+"""`pelton serve MODEL`: the OpenAI API on a port, the engine in a process beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+import click
+
+from pelton import __version__
+from pelton.api.assemble import open_model, start_in_child
+from pelton.api.parts import EngineParts
+from pelton.api.text_engine import TextEngine
+from pelton.cli.options import config_options, get_model
+from pelton.config.schema import EngineConfig
+from pelton.config.user_config import UserConfig
+from pelton.observability.log import setup_logging
+from pelton.server.lifecycle import Server
+from pelton.server.listen import bind_socket, describe_address
+from pelton.server.state import ServerState
+
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+@click.command()
+@config_options("model", "cache", "scheduler", "runner", "server", "log")
+def serve(asked: UserConfig) -> None:
+    """Serve MODEL over the OpenAI API.
+
+    MODEL is a directory, a .gguf file, a Hugging Face repo id, or 'demo'.
+    """
+    get_model(asked)
+    setup_logging(asked.get("log_level"), asked.get("log_format"))
+    with bind_socket(asked.get("host"), asked.get("port")) as bound:  # before the model: a taken port is known at once
+        asyncio.run(serve_model(asked, bound))
+
+
+async def serve_model(asked: UserConfig, bound: socket.socket) -> None:
+    """Load the model, serve until a signal, and end the engine. Raises what loading raises."""
+    click.echo(f"Pelton {__version__}: loading {asked.get('model')} ...", err=True)
+    parts = await start_in_child(await asyncio.to_thread(open_model, asked))
+    engine = TextEngine(parts)
+    try:
+        state = ServerState.make(engine)
+        ready = describe_start(parts, describe_address(bound))
+        await Server(state, bound, on_ready=lambda: click.echo(ready, err=True)).run()
+    finally:
+        await parts.client.close()
+        engine.close()
+        parts.close()
+
+
+def describe_start(parts: EngineParts, url: str) -> str:
+    """What a person wants to know once the server is ready."""
+    config, facts = parts.config, parts.facts
+    num_tokens = facts.num_blocks * facts.block_size
+    rows = [
+        ("model", config.model.served_model_name[0]),
+        ("address", f"{url}/v1" + (f"   docs: {url}/docs" if config.server.docs_page else "")),
+        ("context", f"{facts.max_model_len} tokens for each request, prompt and output together"),
+        ("batch", f"up to {facts.max_num_requests} requests at a time, {num_tokens} tokens in the KV cache"),
+        ("compute", f"{config.runner.backend} backend, {config.runner.num_threads} threads"),
+        ("try it", make_curl_line(config, url)),
+        ("settings", f"pelton config serve {config.model.model}   prints every value with its reason"),
+    ]
+    if config.server.host not in LOOPBACK and config.server.api_key is None:
+        rows.append(("warning", f"whoever reaches {config.server.host} can use this server: give it an --api-key"))
+    lines = [f"Pelton {__version__} is ready", *(f"  {name:<9} {value}" for name, value in rows)]
+    return "\n".join(lines)
+
+
+def make_curl_line(config: EngineConfig, url: str) -> str:
+    """A command that gets an answer."""
+    body = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64})
+    key = "" if config.server.api_key is None else " -H 'authorization: Bearer KEY'"
+    return f"curl {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'"

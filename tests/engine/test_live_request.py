@@ -55,8 +55,16 @@ def test_id_in_use() -> None:
         requests.open(make_request("a"))
         with pytest.raises(RequestError, match="'a' is in use"):
             requests.open(make_request("a"))
-        assert requests.forget(RequestId("a"))
-        assert not requests.forget(RequestId("a"))
+        assert requests.leave(RequestId("a"))
+        assert not requests.leave(RequestId("a"))
+        with pytest.raises(RequestError, match="'a' is in use"):
+            requests.open(make_request("a"))  # or the first one's last output would end it
+        requests.deliver([output("a", 1), output("a", finish_reason="abort")])
+        live = requests.open(make_request("a"))
+        requests.deliver([output("a", 2)])
+        assert await live.read() == output("a", 2)
+        requests.leave(RequestId("a"))
+        requests.end_all("error", "gone")
         requests.open(make_request("a"))
 
     run(test())

@@ -61,6 +61,7 @@ class LiveRequests:
 
     def __init__(self) -> None:
         self._live: dict[RequestId, LiveRequest] = {}
+        self._left: set[RequestId] = set()  # readers are gone, the engine has not said its last word
         self._is_empty = asyncio.Event()
         self._is_empty.set()
 
@@ -72,7 +73,7 @@ class LiveRequests:
 
     def open(self, request: NewRequest) -> LiveRequest:
         """Begin to listen for a request. Raises RequestError if its id is in use."""
-        if request.request_id in self._live:
+        if request.request_id in self._live or request.request_id in self._left:
             raise RequestError(
                 f"request id {request.request_id!r} is in use. Give every live request an id of its own."
             )
@@ -80,27 +81,34 @@ class LiveRequests:
         self._is_empty.clear()
         return live
 
-    def forget(self, request_id: RequestId) -> bool:
-        """Stop listening. True if the request had not ended: then the engine must be told."""
-        was_live = self._live.pop(request_id, None) is not None
-        if not self._live:
-            self._is_empty.set()
+    def leave(self, request_id: RequestId) -> bool:
+        """Stop listening. True if the request had not ended: then the engine must be told.
+
+        Its id stays in use until its last output has come, or that would end the next request of this id.
+        """
+        was_live = request_id in self._live
+        if was_live:
+            self._left.add(request_id)
+            self._remove(request_id)
         return was_live
 
     def deliver(self, outputs: Iterable[RequestOutput]) -> None:
-        """Hand each output to its reader. Outputs of requests that nobody listens for are dropped."""
+        """Hand each output to its reader. Outputs of requests that nobody listens to any more are dropped."""
         for output in outputs:
             live = self._live.get(output.request_id)
             if live is not None:
                 if output.finish_reason is not None:
-                    self.forget(output.request_id)
+                    self._remove(output.request_id)
                 live.put(output)
+            elif output.finish_reason is not None:
+                self._left.discard(output.request_id)
 
     def end_all(self, reason: FinishReason, error: str | None = None) -> None:
         """End every request, from this side."""
         self.deliver(
             RequestOutput(request_id=live.request.request_id, finish_reason=reason, error=error) for live in self
         )
+        self._left.clear()
 
     async def wait_until_empty(self, timeout_s: float) -> bool:
         """Whether all requests ended within `timeout_s`."""
@@ -109,6 +117,11 @@ class LiveRequests:
         except TimeoutError:
             return False
         return True
+
+    def _remove(self, request_id: RequestId) -> None:
+        del self._live[request_id]
+        if not self._live:
+            self._is_empty.set()
 
 
 async def read_to_end(
@@ -122,5 +135,5 @@ async def read_to_end(
             if output.finish_reason is not None:
                 return
     finally:
-        if requests.forget(live.request.request_id):
+        if requests.leave(live.request.request_id):
             tell_engine(live.request.request_id)

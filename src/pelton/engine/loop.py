@@ -28,7 +28,7 @@ class EngineLoop:
         self._scheduler = scheduler
         self._executor = executor
         self._clock = clock
-        self._pending: list[RequestOutput] = []
+        self._refused: list[RequestOutput] = []
         self._last_step_s = 0.0
         self._num_steps = 0
         self._is_draining = False
@@ -38,7 +38,7 @@ class EngineLoop:
     @property
     def has_work(self) -> bool:
         """Whether `step` would compute something or has outputs to give."""
-        return self._scheduler.has_work or self._scheduler.has_outputs or bool(self._pending)
+        return self._scheduler.has_work or self._scheduler.has_outputs or bool(self._refused)
 
     def add(self, request: NewRequest) -> None:
         """Queue a request. One that cannot be taken ends with an "error" output at the next `step`."""
@@ -55,7 +55,6 @@ class EngineLoop:
     def abort(self, request_id: RequestId) -> None:
         """End a request with "abort" before the next step. Unknown ids are ignored."""
         self._scheduler.finish(request_id, "abort")
-        self._pending += self._scheduler.take_outputs()
 
     def drain(self) -> None:
         """Refuse requests from here on; those that are live run to their end."""
@@ -77,8 +76,8 @@ class EngineLoop:
                 self._last_step_s = self._clock() - started_s
                 self.step_started_s = None
                 self._num_steps += 1
-        outputs, self._pending = self._pending, []
-        return outputs + self._scheduler.take_outputs()
+        refused, self._refused = self._refused, []
+        return refused + self._scheduler.take_outputs()
 
     def run(self, requests: Iterable[NewRequest]) -> Iterator[RequestOutput]:
         """Run `requests` to their end, yielding outputs as they come. Closing the iterator aborts what is left."""
@@ -92,7 +91,8 @@ class EngineLoop:
         finally:
             for request_id in request_ids:
                 self.abort(request_id)
-            self._pending = []
+            self._scheduler.take_outputs()
+            self._refused = []
 
     def stats(self) -> EngineStats:
         """The figures of this moment."""
@@ -127,7 +127,6 @@ class EngineLoop:
     def abort_all(self) -> None:
         """End every live request with "abort" before the next step."""
         self._scheduler.finish_all("abort")
-        self._pending += self._scheduler.take_outputs()
 
     def close(self) -> None:
         """Give the executor's memory and threads back."""
@@ -148,6 +147,6 @@ class EngineLoop:
 
     def _refuse(self, request: NewRequest, error: str) -> None:
         timings = Timings(arrival_s=request.arrival_s or self._clock())
-        self._pending.append(
+        self._refused.append(
             RequestOutput(request_id=request.request_id, finish_reason="error", error=error, timings=timings)
         )

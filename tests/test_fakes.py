@@ -6,6 +6,11 @@ import numpy as np
 import pytest
 import tokenizers
 from tests.fakes import CONFIGS, VOCAB_SIZE, TinyModel, tokenizer_json
+from tests.steps import LIMITS
+
+from pelton.backends.reference import ReferenceBackend
+from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.loading import load_model
 
 pytestmark = pytest.mark.cpu
 
@@ -25,6 +30,15 @@ def test_transformers_loads_every_tensor(architecture, tmp_path):
     state = model.state_dict()
     for name, array in tiny.tensors().items():
         np.testing.assert_array_equal(state[name].numpy(), array)
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+@pytest.mark.parametrize("dtype", ["F32", "BF16"])
+def test_our_own_loader_takes_every_tensor(architecture, dtype, tmp_path):
+    directory = TinyModel(architecture=architecture, dtype=dtype).write(tmp_path)
+    loaded = load_model(open_checkpoint(directory), ReferenceBackend(), LIMITS, 128)
+    assert loaded.dropped == ()
+    assert loaded.plan.output.shape == ("S", VOCAB_SIZE)
 
 
 def test_tokens_are_bytes(tmp_path):

@@ -97,6 +97,8 @@ class Server:
             log.warning("second signal: ending at once", num_live=self._state.admission.num_live)
             self._uvicorn.force_exit = True
             self._uvicorn.should_exit = True
+            for connection in list(self._uvicorn.server_state.connections):
+                connection.transport.abort()
             return
         self._state.admission.is_draining = True
         self._draining = asyncio.get_running_loop().create_task(self._drain())

@@ -11,6 +11,7 @@ Takes 0.5 s for Qwen 2 (151,936 tokens) and 1.6 s for Gemma 3 (262,144), nearly 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pelton.errors import CheckpointError
@@ -47,7 +48,9 @@ def make_gguf_tokenizer(source: GgufTokenizerSource) -> Tokenizer:
             f"tokenizer.ggml.model: {source.model!r} is not supported. Known: {', '.join(sorted(makers))}."
         )
     with blame("GGUF tokenizer"), collector_paused():
-        return makers[source.model](source)
+        # A reader may decode each string when it is asked for; here every one is asked for several times.
+        held = replace(source, tokens=list(source.tokens), merges=list(source.merges))
+        return makers[source.model](held)
 
 
 def _check(source: GgufTokenizerSource) -> None:

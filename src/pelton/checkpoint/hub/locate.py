@@ -97,6 +97,6 @@ def _download(repository: str, patterns: list[str]) -> Path:
             f"{repository}: not in the local cache, and {why}. Give the path of a model, or one of the catalog: "
             f"{', '.join(catalog_names())}."
         ) from error
-    except (OSError, errors.HTTPError) as error:
+    except (OSError, errors.HTTPError) as error:  # type: ignore[attr-defined]  # the client's own root of errors
         raise TransferError(f"{repository}: the download failed: {error}. Run it again to go on.") from error
     return Path(folder)

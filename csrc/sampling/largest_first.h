@@ -1,22 +1,19 @@
 // The candidates of a row from the largest logit down, ties by id, without sorting the row.
 //
-// A histogram over the top bits of the logits tells how far down the n largest reach; only that part is collected and
-// sorted, so the common case costs two passes and a sort of a few hundred. All of it lives in given memory.
+// Bins by the distance from the largest tell how far down the n largest reach; only that part is collected and sorted, so
+// the common case costs two passes and a sort of a few hundred. The candidates live in given memory.
 #pragma once
 
 #include <cstdint>
 
-namespace pelton {
+#include "sampling/scan.h"
 
-struct Candidate {
-  float logit;
-  int32_t id;
-};
+namespace pelton {
 
 class LargestFirst {
  public:
   // `memory` holds `size` candidates. Logits of -inf are never candidates.
-  LargestFirst(const float* row, int64_t size, Candidate* memory);
+  LargestFirst(const ScanKernels& scans, const float* row, int64_t size, float largest, Candidate* memory);
 
   // Collects at least the `count` largest, or all there are, in order. Returns how many it has.
   int64_t collect(int64_t count);
@@ -24,13 +21,13 @@ class LargestFirst {
   const Candidate& operator[](int64_t rank) const { return memory_[rank]; }
 
  private:
-  static constexpr int kNumBins = 4096;
-
+  const ScanKernels& scans_;
   const float* row_;
   int64_t size_;
+  float largest_;
   Candidate* memory_;
   int64_t num_collected_ = 0;
-  int lowest_bin_ = kNumBins;  // bins from here up are collected
+  int32_t end_bin_ = 0;  // the bins before it are collected
   int32_t counts_[kNumBins] = {};
 };
 

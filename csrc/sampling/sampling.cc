@@ -11,8 +11,8 @@ namespace pelton {
 namespace {
 
 constexpr float kGreedyBelow = 1e-5f;
-constexpr int64_t kPart = 1024;         // weights computed at a time
-constexpr int64_t kFirstGuess = 256;    // candidates collected first for top_p
+constexpr int64_t kPart = 1024;       // weights computed at a time
+constexpr int64_t kFirstGuess = 256;  // candidates collected first for top_p
 
 // One row being sampled, and the memory for it.
 struct Row {
@@ -133,7 +133,7 @@ int64_t draw(const Row& row) {
     sum_weights(row, row.logits, largest, threshold, u * total, &id);
     return id;
   }
-  LargestFirst sorted(row.logits, row.size, row.candidates);
+  LargestFirst sorted(row.scans, row.logits, row.size, static_cast<float>(largest), row.candidates);
   int64_t num_kept = row.size;
   if (has_top_k) {
     num_kept = std::min(sorted.collect(top_k), top_k);
@@ -157,7 +157,7 @@ void fill_logprobs(const Row& row, const float* raw, double largest, int64_t tok
   result.logprob[row.index] = logprob(raw[token_id]);
   const int64_t num_top = std::min<int64_t>({row.sampling.num_logprobs[row.index], result.num_top, row.size});
   if (num_top == 0) return;
-  LargestFirst sorted(raw, row.size, row.candidates);
+  LargestFirst sorted(row.scans, raw, row.size, static_cast<float>(largest), row.candidates);
   sorted.collect(num_top);
   for (int64_t i = 0; i < num_top; ++i) {
     result.top_ids[row.index * result.num_top + i] = sorted[i].id;

@@ -71,4 +71,44 @@ static void compute_weights_body(const float* row, int64_t size, double largest,
   }
 }
 
+PELTON_INLINE LanesInt bins_of(Lanes x, float largest) {
+  const Lanes distance = (largest - x) * kBinsPerUnit;
+  return __builtin_convertvector(smaller(distance, lanes_of(kNumBins - 1)), LanesInt);
+}
+
+// The lanes at i; -inf past the end.
+PELTON_INLINE Lanes load_logits(const float* row, int64_t i, int64_t size) {
+  if (i + kLanes <= size) return load_lanes(row + i);
+  Lanes x = lanes_of(-__builtin_inff());
+  memcpy(&x, row + i, static_cast<size_t>(size - i) * sizeof(float));
+  return x;
+}
+
+static void count_bins_body(const float* row, int64_t size, float largest, int32_t* counts) {
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const LanesInt bins = bins_of(load_logits(row, i, size), largest);
+    int32_t part[kLanes];
+    memcpy(part, &bins, sizeof part);
+    for (int lane = 0; lane < kLanes; ++lane) ++counts[part[lane]];
+  }
+}
+
+static int64_t collect_bins_body(const float* row, int64_t size, float largest, int32_t first_bin, int32_t end_bin,
+                                 Candidate* to) {
+  int64_t num_found = 0;
+  for (int64_t i = 0; i < size; i += kLanes) {
+    const LanesInt bins = bins_of(load_logits(row, i, size), largest);
+    const LanesInt inside = (bins >= first_bin) & (bins < end_bin);
+    int32_t part[kLanes], any = 0;
+    memcpy(part, &inside, sizeof part);
+    for (int lane = 0; lane < kLanes; ++lane) any |= part[lane];
+    if (any == 0) continue;
+    for (int64_t id = i; id < i + kLanes && id < size; ++id) {
+      if (part[id - i] == 0 || row[id] == -__builtin_inff()) continue;
+      to[num_found++] = {row[id], static_cast<int32_t>(id)};
+    }
+  }
+  return num_found;
+}
+
 }  // namespace pelton

@@ -2,6 +2,8 @@
 
 namespace pelton {
 
-ScanKernels scan_kernels_generic() { return {find_largest_body, compute_weights_body}; }
+ScanKernels scan_kernels_generic() {
+  return {find_largest_body, compute_weights_body, count_bins_body, collect_bins_body};
+}
 
 }  // namespace pelton

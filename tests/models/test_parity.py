@@ -7,15 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.models.architectures import CASES, make_model
+
 from pelton.backends.executable import Backend, Executable, Limits
 from pelton.backends.reference import ReferenceBackend
-from pelton.checkpoint import open_checkpoint
+from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.loading import load_model
 from pelton.runner.direct_step import logits_of
 from pelton.runner.kv_pool import KvPool
-
-from tests.models.architectures import CASES, make_model
-
 
 PROMPT = [int(x) for x in np.random.default_rng(7).integers(3, 97, 45)]  # longer than any window
 LIMITS = Limits(
@@ -31,9 +30,9 @@ LIMITS = Limits(
 pytestmark = pytest.mark.cpu
 
 
-def load(path: Path, backend: Backend) -> Executable:
-    executable = load_model(open_checkpoint(path), backend, LIMITS, max_model_len=len(PROMPT)).executable
-    executable.test_memory = bind_memory(executable, 4)  # type: ignore[attr-defined]
+def load(path: Path, backend: Backend, limits: Limits = LIMITS) -> Executable:
+    executable = load_model(open_checkpoint(path), backend, limits, max_model_len=len(PROMPT)).executable
+    executable.bind_kv(KvPool(4, executable.kv_bytes_per_block).memory, 4)
     return executable
 
 

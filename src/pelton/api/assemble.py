@@ -17,7 +17,8 @@ import msgspec
 
 from pelton.api.parts import EngineParts, ProgressCallback
 from pelton.backends.executable import Backend, Float32, Limits
-from pelton.checkpoint import Checkpoint, open_checkpoint
+from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.hub import resolve_model
 from pelton.config.decision import Decision
 from pelton.config.env import get_environment

@@ -12,7 +12,7 @@ import click
 from pelton.api.assemble import make_logits_reader, open_model
 from pelton.api.progress import ProgressBar
 from pelton.bench.fidelity import measure_fidelity
-from pelton.checkpoint import Checkpoint
+from pelton.checkpoint.contract import Checkpoint
 from pelton.cli.options import config_options, get_model
 from pelton.config.user_config import UserConfig
 from pelton.errors import ConfigError

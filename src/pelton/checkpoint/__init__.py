@@ -1,0 +1,1 @@
+"""Model files of every format: their readers, and the ModelSpec that all of them give."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.model_files import GgufTensor, f32, flags, gguf_matrix, i32s, llama_gguf, text, u32
 
 from pelton.checkpoint.gguf.container import read_container
 from pelton.checkpoint.gguf.spec import read_spec
@@ -15,7 +16,6 @@ from pelton.checkpoint.hf.spec import read_spec as read_config
 from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope, RopeScaling
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.errors import CheckpointError
-from tests.model_files import GgufTensor, f32, flags, gguf_matrix, i32s, llama_gguf, text, u32
 
 pytestmark = pytest.mark.unit
 

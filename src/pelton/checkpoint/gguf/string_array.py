@@ -51,7 +51,7 @@ class StringArray(Sequence[str]):
     def __iter__(self) -> Iterator[str]:
         data = self._data
         starts = self._starts.tolist()
-        ends = [*starts[1:], self.end]
+        ends = [*starts, self.end][1:]
         for start, end in zip(starts, ends, strict=True):
             yield str(data[start + _LENGTH_BYTES : end], "utf-8", "replace")
 

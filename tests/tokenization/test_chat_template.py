@@ -118,3 +118,33 @@ def test_processes_end_with_the_worker() -> None:
         processes = [child._process for child in made._idle]
         assert len(processes) == 1
     assert all(process.poll() is not None for process in processes)
+
+
+def test_process_that_died_while_idle_is_replaced() -> None:
+    with TemplateWorker() as made:
+        made.render("x", HELLO)
+        process = made._idle[0]._process
+        process.kill()
+        process.wait(30)
+        assert made.render("y", HELLO) == "y"
+
+
+def test_interrupted_render_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with TemplateWorker() as made:
+        made.render("x", HELLO)
+        with monkeypatch.context() as patch:
+            patch.setattr(chat_template.json, "loads", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                made.render("old", HELLO)
+        assert made._idle == []
+        assert made.render("new", HELLO) == "new"
+
+
+def test_render_that_ends_after_close_leaves_no_process() -> None:
+    made = TemplateWorker()
+    made.close()
+    assert made.render("x", HELLO) == "x"
+    assert made._idle == []

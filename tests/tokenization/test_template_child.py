@@ -104,3 +104,19 @@ def test_process_imports_nothing_of_the_engine() -> None:
     assert (
         subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, check=True).stdout.strip() == b"set()"
     )
+
+
+def test_limits_are_set_before_the_first_template(monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: dict[int, tuple[int, int]] = {}
+    monkeypatch.setattr(template_child.resource, "setrlimit", limits.__setitem__)
+    ours, theirs = socket.socketpair()
+    request = b'{"template": "x", "variables": {}}'
+    with ours:
+        ours.sendall(template_child.LENGTH.pack(len(request)) + request)
+        ours.shutdown(socket.SHUT_WR)
+        template_child.main(theirs.detach(), 1 << 28)
+        assert template_child.receive(ours, 4 + 13)[4:] == b'{"text": "x"}'
+    resource = template_child.resource
+    assert limits[resource.RLIMIT_AS] == (1 << 28, 1 << 28)
+    assert limits[resource.RLIMIT_FSIZE] == limits[resource.RLIMIT_CORE] == (0, 0)
+    assert limits[resource.RLIMIT_CPU][0] >= 10

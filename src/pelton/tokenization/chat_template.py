@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from threading import BoundedSemaphore
 from time import monotonic
@@ -51,6 +52,7 @@ class _Child:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 env={},
+                process_group=0,  # a Ctrl-C in the terminal is for the server, which drains and still renders
             )
         self._socket = ours
 
@@ -65,6 +67,10 @@ class _Child:
         except OSError as error:
             raise _ChildLost(str(error)) from error
         return answer
+
+    def is_alive(self) -> bool:
+        """False when the process has ended while it was idle, for example for want of memory."""
+        return self._process.poll() is None
 
     def close(self) -> None:
         """End the process, whatever it is doing, and wait until it is gone."""
@@ -95,7 +101,6 @@ class TemplateWorker:
         self._max_bytes = max_bytes
         self._idle: list[_Child] = []
         self._slots = BoundedSemaphore(max_processes)
-        self._max_processes = max_processes
         self._is_closed = False
 
     def render(
@@ -154,17 +159,7 @@ class TemplateWorker:
 
     def _ask(self, request: bytes) -> dict[str, Any]:
         with self._slots:
-            is_new = False
-            try:
-                child = self._idle.pop()
-            except IndexError:
-                child, is_new = _Child(self._max_bytes), True
-            try:
-                if is_new and child.ask(_PROBE, _START_TIMEOUT_S) != {"text": "ready"}:
-                    raise _ChildLost("it does not render")
-            except _ChildLost as error:
-                child.close()
-                raise InternalError(f"the chat template process does not start: {error}") from error
+            child = self._take_child()
             try:
                 answer = child.ask(request, self._timeout_s)
             except _ChildLost as error:
@@ -174,13 +169,29 @@ class TemplateWorker:
                     f"{self._max_bytes >> 20} MiB ({error}).",
                     param="messages",
                 ) from error
-            except BaseException:
+            except BaseException:  # the answer may still come, and would be taken for the next one
                 child.close()
                 raise
             self._idle.append(child)
             if self._is_closed:
                 self.close()
             return answer
+
+    def _take_child(self) -> _Child:
+        """An idle process, or a new one that has rendered a first text."""
+        while self._idle:
+            with suppress(IndexError):  # another thread may take the last one first
+                child = self._idle.pop()
+                if child.is_alive():
+                    return child
+                child.close()
+        child = _Child(self._max_bytes)
+        try:
+            child.ask(_PROBE, _START_TIMEOUT_S)
+        except _ChildLost as error:
+            child.close()
+            raise InternalError(f"the chat template process does not start: {error}") from error
+        return child
 
 
 _PROBE = json.dumps({"template": "ready", "variables": {}}).encode()

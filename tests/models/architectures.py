@@ -163,7 +163,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def make_model(name: str, directory: Path, dtype: torch.dtype = torch.float32) -> transformers.PreTrainedModel:
-    """The random model `name`, saved to `directory` in `dtype` and returned in evaluation mode with the same weights."""
+    """The random model `name`, saved to `directory` in `dtype` and returned in float32 with the same weights."""
     family, settings = CASES[name]
     torch.manual_seed(sum(map(ord, name)))
     config = getattr(transformers, f"{family}Config")(**settings)

@@ -13,12 +13,12 @@ size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim) {
 
 KvWriteKernel kv_write_kernel() { return kv_write_generic; }
 
-AttentionKernel attention_kernel() {
+AttentionKernels attention_kernels(const KvLayout& layout) {
 #if defined(__x86_64__)
-  if (isa() == Isa::Avx512) return attention_avx512;
-  if (isa() == Isa::Avx2) return attention_avx2;
+  if (isa() == Isa::Avx512) return attention_kernels_avx512(layout.is_bfloat16);
+  if (isa() == Isa::Avx2) return attention_kernels_avx2(layout.is_bfloat16);
 #endif
-  return attention_generic;
+  return attention_kernels_generic(layout.is_bfloat16);
 }
 
 }  // namespace pelton

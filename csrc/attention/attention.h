@@ -8,7 +8,7 @@
 //             zeros, so the bits depend on the row alone: not on the chunk, the batch, the threads or the block ids.
 //   accuracy  bfloat16 cache: q, k, v rounded to bfloat16; on AVX-512 the weights too, which is 4e-3 of a weight at most
 //   cost      reads 2 * context * dim elements per kv head and tile; 4 * context * dim operations per pair
-//   threads   tiles are independent; writing is independent per token, and all of it comes before any tile
+//   threads   tiles are independent, and so are the splits of a tile; writing is independent per token, and all of it comes before any tile
 //   papers    Vaswani et al. 2017, arXiv:1706.03762; Kwon et al. 2023, arXiv:2309.06180; Dao et al. 2022, arXiv:2205.14135
 #pragma once
 
@@ -46,16 +46,27 @@ struct AttentionTile {
   int64_t tile;  // rows [64 * tile, 64 * tile + 64) of the request's (token, head) pairs
 };
 
+// What a split of a tile leaves for the merge: [row][v_dims] sums, then maxima and totals of all rows.
+inline int64_t partial_floats(int64_t v_dims) { return kTileRows * (v_dims + 2); }
+
+// A whole tile; or its splits one by one, for several threads, and then their merge: the same bits.
+struct AttentionKernels {
+  void (*attend)(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
+  void (*attend_split)(const Attention&, const AttentionStep&, const AttentionTile&, int64_t split, float* partial,
+                       void* scratch);
+  void (*merge_splits)(const Attention&, const AttentionStep&, const AttentionTile&, const float* partials,
+                       void* scratch);  // partials of splits 0, 1, ..., those that the tile does not see unread
+};
+
 using KvWriteKernel = void (*)(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);
-using AttentionKernel = void (*)(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
 
 size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim);  // per thread
 KvWriteKernel kv_write_kernel();
-AttentionKernel attention_kernel();
+AttentionKernels attention_kernels(const KvLayout& layout);
 
 void kv_write_generic(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);
-void attention_generic(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
-void attention_avx2(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
-void attention_avx512(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
+AttentionKernels attention_kernels_generic(bool is_bfloat16);
+AttentionKernels attention_kernels_avx2(bool is_bfloat16);
+AttentionKernels attention_kernels_avx512(bool is_bfloat16);
 
 }  // namespace pelton

@@ -134,8 +134,8 @@ struct Bfloat16Dots {
 
 }  // namespace
 
-void attention_avx512(const Attention& op, const AttentionStep& step, const AttentionTile& tile, void* scratch) {
-  (op.layout.is_bfloat16 ? attend<Bfloat16Dots> : attend<LanesDots<false>>)(op, step, tile, scratch);
+AttentionKernels attention_kernels_avx512(bool is_bfloat16) {
+  return is_bfloat16 ? kernels_of<Bfloat16Dots>() : kernels_of<LanesDots<false>>();
 }
 
 }  // namespace pelton

@@ -170,23 +170,76 @@ static void store_rows(const TileState<Dots>& state, const Attention& op, const 
   }
 }
 
+// Scores, weights and sums of one split, for all rows of the tile.
+template <typename Dots>
+static void compute_split(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
+                          const AttentionTile& tile, int64_t split) {
+  SplitGroups groups;
+  groups.first_token = split * kSplitTokens;
+  find_groups(groups, state, op, step, tile);
+  Dots::score(state, op.layout, groups);
+  for (int64_t row = 0; row < state.num_rows; ++row) weigh_row(state, op, groups, row);
+  Dots::sum_values(state, op.layout, groups);
+}
+
+// The splits that some row of the tile sees: [first, last].
+template <typename Dots>
+static int64_t first_split(const TileState<Dots>& state, const Attention& op) {
+  const int64_t first_seen = state.first_position - op.window + 1;
+  return first_seen > 0 ? first_seen / kSplitTokens : 0;
+}
+
+template <typename Dots>
+static int64_t last_split(const TileState<Dots>& state) {
+  return state.last_position / kSplitTokens;
+}
+
 template <typename Dots>
 static void attend(const Attention& op, const AttentionStep& step, const AttentionTile& tile, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
   load_queries(state, op, step, tile);
-  const int64_t first_seen = state.first_position - op.window + 1;
-  const int64_t first_split = first_seen > 0 ? first_seen / kSplitTokens : 0;
-  for (int64_t split = first_split; split * kSplitTokens <= state.last_position; ++split) {
-    SplitGroups groups;
-    groups.first_token = split * kSplitTokens;
-    find_groups(groups, state, op, step, tile);
-    Dots::score(state, op.layout, groups);
-    for (int64_t row = 0; row < state.num_rows; ++row) weigh_row(state, op, groups, row);
-    Dots::sum_values(state, op.layout, groups);
+  for (int64_t split = first_split(state, op); split <= last_split(state); ++split) {
+    compute_split(state, op, step, tile, split);
     for (int64_t row = 0; row < state.num_rows; ++row) merge_row(state, op.layout.v_dims, row);
   }
   store_rows(state, op, step, tile);
+}
+
+template <typename Dots>
+static void attend_split(const Attention& op, const AttentionStep& step, const AttentionTile& tile, int64_t split,
+                         float* partial, void* scratch) {
+  TileState<Dots> state;
+  place_tile(state, op, scratch);
+  load_queries(state, op, step, tile);
+  if (split < first_split(state, op) || split > last_split(state)) return;
+  state.split_sums = partial;
+  compute_split(state, op, step, tile, split);
+  float* figures = partial + kTileRows * op.layout.v_dims;
+  memcpy(figures, state.split_maxima, sizeof state.split_maxima);
+  memcpy(figures + kTileRows, state.split_totals, sizeof state.split_totals);
+}
+
+template <typename Dots>
+static void merge_splits(const Attention& op, const AttentionStep& step, const AttentionTile& tile,
+                         const float* partials, void* scratch) {
+  TileState<Dots> state;
+  place_tile(state, op, scratch);
+  load_queries(state, op, step, tile);
+  for (int64_t split = first_split(state, op); split <= last_split(state); ++split) {
+    const float* partial = partials + split * partial_floats(op.layout.v_dims);
+    const float* figures = partial + kTileRows * op.layout.v_dims;
+    state.split_sums = const_cast<float*>(partial);
+    memcpy(state.split_maxima, figures, sizeof state.split_maxima);
+    memcpy(state.split_totals, figures + kTileRows, sizeof state.split_totals);
+    for (int64_t row = 0; row < state.num_rows; ++row) merge_row(state, op.layout.v_dims, row);
+  }
+  store_rows(state, op, step, tile);
+}
+
+template <typename Dots>
+static AttentionKernels kernels_of() {
+  return {attend<Dots>, attend_split<Dots>, merge_splits<Dots>};
 }
 
 }  // namespace pelton

@@ -2,8 +2,8 @@
 
 namespace pelton {
 
-void attention_generic(const Attention& op, const AttentionStep& step, const AttentionTile& tile, void* scratch) {
-  (op.layout.is_bfloat16 ? attend<LanesDots<true>> : attend<LanesDots<false>>)(op, step, tile, scratch);
+AttentionKernels attention_kernels_generic(bool is_bfloat16) {
+  return is_bfloat16 ? kernels_of<LanesDots<true>>() : kernels_of<LanesDots<false>>();
 }
 
 }  // namespace pelton

@@ -1,5 +1,6 @@
 #include "program/ops.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace pelton {
@@ -9,6 +10,32 @@ int64_t count_tiles(const Step& step, int64_t request, int64_t group_size) {
   const int32_t* start = step.attention.query_start + request;
   return ((start[1] - start[0]) * group_size + kTileRows - 1) / kTileRows;
 }
+
+// Turns the number of a tile into its place. Numbers mostly ascend, so the search goes on from the last one.
+class TileFinder {
+ public:
+  TileFinder(const Step& step, const Attention& task) : step_(step), task_(task) {}
+
+  AttentionTile find(int64_t number) {
+    if (number < first_number_) request_ = first_number_ = 0;
+    int64_t tiles_per_head;
+    while (true) {
+      tiles_per_head = count_tiles(step_, request_, task_.group_size());
+      const int64_t in_request = tiles_per_head * task_.layout.num_kv_heads;
+      if (number - first_number_ < in_request) break;
+      first_number_ += in_request;
+      ++request_;
+    }
+    const int64_t local = number - first_number_;
+    return {request_, local / tiles_per_head, local % tiles_per_head};
+  }
+
+ private:
+  const Step& step_;
+  const Attention& task_;
+  int64_t request_ = 0;
+  int64_t first_number_ = 0;  // of the request
+};
 
 }  // namespace
 
@@ -53,24 +80,38 @@ void KvWriteOp::execute(const Step& step, Worker& worker) const {
 }
 
 void AttentionOp::execute(const Step& step, Worker& worker) const {
-  const int64_t group_size = task_.group_size();
-  const int64_t num_kv_heads = task_.layout.num_kv_heads;
-  int64_t num_tiles = 0;
+  int64_t num_tiles = 0, last_position = 0;
   for (int64_t request = 0; request < step.num_requests; ++request) {
-    num_tiles += count_tiles(step, request, group_size) * num_kv_heads;
-  }
-  // A worker's tiles mostly ascend, so the search for a tile's request goes on from the last one.
-  int64_t request = 0, first_tile = 0;
-  worker.claim(num_tiles, [&](int64_t tile) {
-    if (tile < first_tile) request = first_tile = 0;
-    int64_t in_request;
-    while (tile - first_tile >= (in_request = count_tiles(step, request, group_size) * num_kv_heads)) {
-      first_tile += in_request;
-      ++request;
+    num_tiles += count_tiles(step, request, task_.group_size()) * task_.layout.num_kv_heads;
+    const int64_t end = step.attention.query_start[request + 1];
+    if (end > step.attention.query_start[request]) {
+      last_position = std::max<int64_t>(last_position, step.attention.positions[end - 1]);
     }
-    const int64_t tiles_per_head = in_request / num_kv_heads;
-    const int64_t local = tile - first_tile;
-    kernel_(task_, step.attention, {request, local / tiles_per_head, local % tiles_per_head}, worker.scratch);
+  }
+  const int64_t num_splits = last_position / kSplitTokens + 1;
+  const int num_threads = worker.pool.num_threads();
+  if (num_threads > 1 && num_splits > 1 && num_tiles < kTilesPerWorker * num_threads) {
+    execute_splits(step, worker, num_tiles, num_splits);
+    return;
+  }
+  TileFinder finder(step, task_);
+  worker.claim(num_tiles, [&](int64_t number) {
+    kernels_.attend(task_, step.attention, finder.find(number), worker.scratch);
+  });
+}
+
+void AttentionOp::execute_splits(const Step& step, Worker& worker, int64_t num_tiles, int64_t num_splits) const {
+  TileFinder finder(step, task_);
+  const int64_t stride = partial_floats(task_.layout.v_dims);
+  worker.claim(num_tiles * num_splits, [&](int64_t item) {
+    const int64_t split = item % num_splits;
+    kernels_.attend_split(task_, step.attention, finder.find(item / num_splits), split, partials_ + item * stride,
+                          worker.scratch);
+  });
+  worker.pool.barrier();
+  worker.claim(num_tiles, [&](int64_t number) {
+    const float* partials = partials_ + number * num_splits * stride;
+    kernels_.merge_splits(task_, step.attention, finder.find(number), partials, worker.scratch);
   });
 }
 

@@ -91,15 +91,23 @@ class KvWriteOp final : public Op {
   KvWriteKernel kernel_;
 };
 
-// Workers claim tiles of (request, kv head, 64 pairs of token and query head).
+// Workers claim tiles of (request, kv head, 64 pairs of token and query head). Where there are fewer than two tiles per
+// worker, they claim the splits of tiles instead, and merge after a barrier: a single long context keeps all busy.
 class AttentionOp final : public Op {
  public:
-  AttentionOp(const Attention& task, AttentionKernel kernel) : task_(task), kernel_(kernel) {}
+  // `partials` holds kTilesPerWorker * workers * splits of the longest context times partial_floats.
+  static constexpr int64_t kTilesPerWorker = 2;
+
+  AttentionOp(const Attention& task, float* partials)
+      : task_(task), kernels_(attention_kernels(task.layout)), partials_(partials) {}
   void execute(const Step& step, Worker& worker) const override;
 
  private:
+  void execute_splits(const Step& step, Worker& worker, int64_t num_tiles, int64_t num_splits) const;
+
   Attention task_;
-  AttentionKernel kernel_;
+  AttentionKernels kernels_;
+  float* partials_;
 };
 
 }  // namespace pelton

@@ -89,11 +89,11 @@ void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, Vie
   add_row_op(program, is_logits, task, elementwise_kernel());
 }
 
-void add_attention(Program& program, const KvLayout& layout, View q, View y, int64_t num_heads, int64_t k_dim,
+void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, int64_t num_heads, int64_t k_dim,
                    int64_t v_dim, float scale, std::optional<int64_t> window, float softcap) {
   const int64_t seen = window.value_or(std::numeric_limits<int32_t>::max());
   const Attention task{rows_of(program, q), rows_of(program, y), num_heads, k_dim, v_dim, scale, seen, softcap, layout};
-  program.add_op(std::make_unique<AttentionOp>(task, attention_kernel()));
+  program.add_op(std::make_unique<AttentionOp>(task, reinterpret_cast<float*>(program.buffer(partials))));
 }
 
 size_t length(const nb::tuple& arrays, size_t index) { return nb::len(nb::object(arrays[index])); }
@@ -220,7 +220,7 @@ void bind_other_ops(nb::class_<Program>& c) {
              p.add_op(std::make_unique<KvWriteOp>(KvWrite{rows_of(p, k), rows_of(p, v), k_dim, v_dim, layout},
                                                   kv_write_kernel()));
            })
-      .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("num_heads"),
+      .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("partials"), nb::arg("num_heads"),
            nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(), nb::arg("softcap"));
 }
 
@@ -262,6 +262,13 @@ void bind_program(nb::module_& m) {
         nb::arg("scheme"), nb::arg("n"), nb::arg("k"), nb::arg("exact"));
   m.def("linear_scratch_bytes", &linear_scratch_bytes, nb::arg("max_rows"));
   m.def("attention_scratch_bytes", &attention_scratch_bytes, nb::arg("k_dim"), nb::arg("v_dim"));
+  m.def("attention_partial_bytes",
+        [](int64_t v_dim, int64_t max_context, int64_t num_threads) {
+          const int64_t num_splits = (max_context + kSplitTokens - 1) / kSplitTokens;
+          const int64_t num_tiles = AttentionOp::kTilesPerWorker * num_threads;
+          return num_tiles * num_splits * partial_floats(padded_dims(v_dim)) * static_cast<int64_t>(sizeof(float));
+        },
+        nb::arg("v_dim"), nb::arg("max_context"), nb::arg("num_threads"));
   m.def("padded_dims", &padded_dims, nb::arg("dims"));
   nb::enum_<ActivationKind>(m, "ActivationKind")
       .value("Int8", ActivationKind::Int8)

@@ -140,6 +140,8 @@ def test_attention_over_long_contexts(num_heads, num_kv_heads, head_dim, window,
     blocks = np.random.default_rng(2).permutation(20).tolist()
     small_blocks = native(tiny, replace(limits, block_size=16, max_blocks_per_request=39), num_blocks=39)
     assert np.array_equal(in_chunks(executable, ids, 310, limits, blocks), actual)
+    last = step([(ids[-1:], len(ids) - 1)], block_tables=[blocks], limits=limits)
+    assert np.array_equal(executable.run(last, want_logits=True).logits_SV, actual[-1:]), "splits on two threads"
     small = step([(ids, 0)], limits=replace(limits, block_size=16, max_blocks_per_request=39))
     assert np.array_equal(small_blocks.run(small, want_logits=True).logits_SV, actual)
 

@@ -277,17 +277,14 @@ class Lowering:
                 "T", "T", (k.buffer, v.buffer), lambda p, at, _: p.add_kv_write(layout, at(k), at(v), k_dim, v_dim)
             )
         )
-        scale = node.attribute("scale")
-        self.ops.append(
-            NativeOp(
-                "any",
-                "any",
-                (q.buffer, y.buffer),
-                lambda p, at, _: p.add_attention(
-                    layout, at(q), at(y), num_heads, k_dim, v_dim, scale, window, softcap or 0.0
-                ),
-            )
-        )
+        scale, max_context = node.attribute("scale"), self._limits.block_size * self._limits.max_blocks_per_request
+        partials = Buffer(_native.attention_partial_bytes(v_dim, max_context, self._limits.num_threads))
+
+        def emit(p: Any, at: Any, at_buffer: Any) -> None:
+            sizes = (num_heads, k_dim, v_dim)
+            p.add_attention(layout, at(q), at(y), at_buffer(partials), *sizes, scale, window, softcap or 0.0)
+
+        self.ops.append(NativeOp("any", "any", (q.buffer, y.buffer, partials), emit))
 
 
 LOWERED: Mapping[str, Callable[[Lowering, Node], None]] = {

@@ -101,6 +101,23 @@ def test_special_and_end_ids() -> None:
     assert tokenizer.special_texts == {"bos_token": "<|endoftext|>", "eos_token": "<|im_end|>"}
 
 
+def test_phi3_tokens_swallow_the_space_after_them() -> None:
+    _, proto = train_sentencepiece("bpe", byte_fallback=True)
+    plain = gguf_of_sentencepiece(proto, "llama", add_space_prefix=False)
+    added = ("<|end|>", "<|placeholder1|>", "<|endoftext|>")
+    source = replace(
+        plain,
+        tokens=[*plain.tokens, *added],
+        scores=[*plain.scores, *[-1000.0] * len(added)],
+        token_types=[*plain.token_types, *[3] * len(added)],
+    )
+    phi3 = make_tokenizer(source)
+    assert phi3.encode("a<|end|>\n b") == phi3.encode("a<|end|>b")
+    assert phi3.encode("a<|endoftext|>\n b") != phi3.encode("a<|endoftext|>b")
+    other = make_tokenizer(replace(source, tokens=[text.replace("placeholder", "x") for text in source.tokens]))
+    assert other.encode("a<|end|>\n b") != other.encode("a<|end|>b")
+
+
 def wrong(source: GgufTokenizerSource, **changes: object) -> GgufTokenizerSource:
     return replace(source, **changes)  # type: ignore[arg-type]  # any field
 

@@ -118,6 +118,19 @@ def test_phi3_tokens_swallow_the_space_after_them() -> None:
     assert other.encode("a<|end|>\n b") != other.encode("a<|end|>b")
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize(("kind", "model"), [("bpe", "llama"), ("unigram", "t5")])
+def test_character_without_piece_or_bytes_is_unknown(kind: str, model: str, is_named: bool) -> None:
+    oracle, proto = train_sentencepiece(
+        kind, normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=False
+    )
+    source = gguf_of_sentencepiece(proto, model, add_space_prefix=False)
+    tokenizer = make_tokenizer(source if is_named else replace(source, ids={}))
+    text = "a\U0010fffd\ue000\ue001b"
+    assert tokenizer.encode(text) == oracle.encode(text)
+    assert tokenizer.encode(text).count(0) == 1
+
+
 def wrong(source: GgufTokenizerSource, **changes: object) -> GgufTokenizerSource:
     return replace(source, **changes)  # type: ignore[arg-type]  # any field
 

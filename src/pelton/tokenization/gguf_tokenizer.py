@@ -123,8 +123,7 @@ def _make_unigram(source: GgufTokenizerSource) -> Tokenizer:
         (text, float(score) if type_ in {NORMAL, USER_DEFINED} else never)
         for text, score, type_ in zip(source.tokens, source.scores, types, strict=True)
     ]
-    unknown_id = source.ids.get("unknown_token_id", types.index(UNKNOWN) if UNKNOWN in types else None)
-    library = Library(models.Unigram(pieces, unknown_id, _has_bytes(source)))
+    library = Library(models.Unigram(pieces, _unknown_id(source), _has_bytes(source)))
     return _finish_sentencepiece(source, library, adds_bos=False)
 
 
@@ -191,6 +190,13 @@ def _has_bytes(source: GgufTokenizerSource) -> bool:
     return BYTE in source.token_types
 
 
+def _unknown_id(source: GgufTokenizerSource) -> int | None:
+    """The id of what no piece covers; a file need not name it beside its type."""
+    if UNKNOWN in source.token_types:
+        return source.ids.get("unknown_token_id", list(source.token_types).index(UNKNOWN))
+    return source.ids.get("unknown_token_id")
+
+
 def _unknown_text(source: GgufTokenizerSource) -> str | None:
-    id_ = source.ids.get("unknown_token_id")
+    id_ = _unknown_id(source)
     return None if id_ is None else source.tokens[id_]

@@ -1,0 +1,125 @@
+"""Requests from text to text on a fake engine."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import aclosing
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.api.fakes import ANSWER, BOS, FakeEngineClient, make_parts, text_tokens
+
+from pelton.api.prompt import Prompt
+from pelton.api.text_engine import INLINE_CHARACTERS, TextEngine, derive_seed
+from pelton.core.sampling_params import SamplingParams
+from pelton.errors import CapacityError, EngineError, InternalError, RequestError, TooLong
+
+pytestmark = pytest.mark.unit
+
+
+def collect(client: FakeEngineClient, prompts: list[tuple[int, ...]], sampling: SamplingParams) -> dict[int, str]:
+    """The text of each answer."""
+
+    async def run() -> dict[int, str]:
+        engine = TextEngine(make_parts(client))
+        texts: dict[int, str] = {}
+        async for delta in engine.generate(prompts, sampling, request_id="r"):
+            texts[delta.index] = texts.get(delta.index, "") + delta.text
+        engine.close()
+        return texts
+
+    return asyncio.run(run())
+
+
+def test_every_prompt_has_n_answers() -> None:
+    client = FakeEngineClient(lambda r: text_tokens(f"{r.prompt_token_ids[0]}"))
+    texts = collect(client, [(7,), (8,)], SamplingParams(n=2, max_tokens=20))
+    assert texts == {0: "7", 1: "7", 2: "8", 3: "8"}
+    assert [r.request_id for r in client.requests] == ["r-0", "r-1", "r-2", "r-3"]
+    assert all(r.sampling.n == 1 for r in client.requests)
+
+
+def test_seeds_follow_from_the_request_and_the_sample() -> None:
+    client = FakeEngineClient()
+    collect(client, [(7,), (8,)], SamplingParams(n=2, seed=3))
+    seeds = [r.sampling.seed for r in client.requests]
+    assert seeds[:2] == seeds[2:] == [3, derive_seed(3, 1)]
+    collect(client, [(7,)], SamplingParams())
+    assert client.requests[-1].sampling.seed == 0
+
+
+@given(st.integers(-(2**63), 2**64 - 1), st.integers(0, 2000))
+def test_derived_seeds_are_seeds(seed: int, sample: int) -> None:
+    SamplingParams(seed=derive_seed(seed, sample))
+
+
+def test_neighbouring_seeds_share_no_sample() -> None:
+    seeds = [derive_seed(seed, sample) for seed in range(64) for sample in range(64)]
+    assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sampling", "error"),
+    [
+        ((), SamplingParams(), RequestError),
+        ((1,) * 200, SamplingParams(), TooLong),
+        ((1,) * 190, SamplingParams(max_tokens=11), TooLong),
+        ((-1,), SamplingParams(), RequestError),
+        ((1,), SamplingParams(stop_token_ids=(300,)), RequestError),
+    ],
+)
+def test_the_engine_hears_nothing_of_a_request_that_cannot_run(
+    prompt: tuple[int, ...], sampling: SamplingParams, error: type[EngineError]
+) -> None:
+    client = FakeEngineClient()
+    with pytest.raises(error):
+        collect(client, [(1,), prompt], sampling)
+    assert client.requests == []
+
+
+def test_closing_early_aborts_every_answer() -> None:
+    async def run() -> None:
+        client = FakeEngineClient()
+        client.gate = asyncio.Event()
+        engine = TextEngine(make_parts(client))
+        async with aclosing(engine.generate([(1,)], SamplingParams(n=3), request_id="r")) as deltas:
+            async for _ in deltas:
+                break
+        assert client.live == set()
+        assert len(client.aborted) == 3
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_errors_of_the_engine_depend_on_whether_it_lives() -> None:
+    client = FakeEngineClient()
+    client.fail_after = 0
+    with pytest.raises(InternalError, match="r failed in the engine: the device is on fire"):
+        collect(client, [(1,)], SamplingParams())
+    client.problem = "it died"
+    with pytest.raises(CapacityError, match="it died"):
+        collect(client, [(1,)], SamplingParams())
+
+
+def test_long_texts_leave_the_event_loop() -> None:
+    async def run() -> None:
+        engine = TextEngine(make_parts())
+        loop_thread = threading.get_ident()
+        assert await engine.run_off_loop(INLINE_CHARACTERS, threading.get_ident) == loop_thread
+        assert await engine.run_off_loop(INLINE_CHARACTERS + 1, threading.get_ident) != loop_thread
+        assert await engine.tokenize("a" * 5000) == (BOS, *[97] * 5000)
+        assert await engine.resolve_prompt(Prompt(text="a"), add_special_tokens=False) == (97,)
+        assert await engine.resolve_prompt(Prompt(token_ids=(5,))) == (5,)
+        assert await engine.detokenize([97, 98]) == "ab"
+        engine.close()
+
+    asyncio.run(run())
+
+
+def test_one_answer_keeps_the_requests_id() -> None:
+    client = FakeEngineClient()
+    assert collect(client, [(1,)], SamplingParams(max_tokens=50)) == {0: ANSWER}
+    assert client.requests[0].request_id == "r"

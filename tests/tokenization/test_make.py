@@ -50,10 +50,10 @@ def build(source: GgufTokenizerSource, limit_s: float) -> Tokenizer:
 
 def texts() -> list[str]:
     random = Random(1)
-    alphabet = "abcde  \n\tAB'sltre0123456789.,<>_\u00e9\u00df\u0436\u4f60\u597d\U0001f916\u0301\u200d"
+    alphabet = "abcde  \u2581\n\tAB'sltre0123456789.,<>_\u00e9\u00df\u0436\u4f60\u597d\U0001f916\u0301\u200d"
     return [
         Path(__file__).read_text(encoding="utf-8"),
-        *(text for text in NASTY_TEXTS if "\0" not in text and "\u2581" not in text),
+        *(text for text in NASTY_TEXTS if "\0" not in text),
         *("".join(random.choices(alphabet, k=random.randint(1, 80))) for _ in range(2000)),
     ]
 
@@ -66,7 +66,7 @@ def test_gemma_encodes_as_sentencepiece_does() -> None:
     for text in texts():
         ids = tokenizer.encode(text, add_special_tokens=False, parse_special=False)
         assert ids == oracle.encode(text), text
-        assert tokenizer.decode(ids) == text
+        assert tokenizer.decode(ids) == text.replace("\u2581", " ")
     assert tokenizer.encode("a")[0] == tokenizer.bos_token_id == 2
 
 

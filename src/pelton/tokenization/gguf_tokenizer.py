@@ -151,9 +151,16 @@ def _finish(
     types = _types(source)
     special = {CONTROL, UNKNOWN}
     is_phi3 = source.model == "llama" and _PHI3_TOKEN in source.tokens
+    # SentencePiece looks for runs of spaces after it has written them as U+2581, which a text may also hold itself.
+    after_normalizing = source.model == "llama" and not strips_first_space
     library.add_tokens(
         [
-            AddedToken(text, normalized=False, special=type_ in special, rstrip=is_phi3 and text not in _PHI3_KEEPS)
+            AddedToken(
+                text,
+                normalized=after_normalizing and " " in text,
+                special=type_ in special,
+                rstrip=is_phi3 and text not in _PHI3_KEEPS,
+            )
             for text, type_ in zip(source.tokens, types, strict=True)
             if text and (type_ in special or type_ == USER_DEFINED)
         ]

@@ -39,7 +39,7 @@ lint:
 
 types:
 	$(BIN)/mypy
-	$(BIN)/mypy tools/house_rules.py
+	$(BIN)/mypy tools/house_rules.py tools/write_reference.py
 
 unit:
 	$(BIN)/python -m pytest -m unit

@@ -293,6 +293,17 @@ def mirrored_tests(sources: list[Source]) -> Iterator[Finding]:
             yield source.finding(1, f"has no {wanted}")
 
 
+def settings_are_read(sources: list[Source]) -> Iterator[Finding]:
+    """A setting that nothing reads would be ignored in silence."""
+    from pelton.config.schema import SETTINGS  # noqa: PLC0415  the tree under test, once it is on the path
+
+    outside = [s for s in sources if s.is_product and not s.path.startswith("src/pelton/config/")]
+    words = {node.attr for s in outside for node in s.nodes if isinstance(node, ast.Attribute)}
+    words |= {n.value for s in outside for n in s.nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
+    for name in sorted(SETTINGS.keys() - words):
+        yield Finding("src/pelton/config/schema.py", 1, f"nothing reads the setting {name}")
+
+
 def ceilings(sources: list[Source]) -> Iterator[Finding]:
     """Flags and environment variables are few: to add one above the ceiling, remove one."""
     from pelton.config.env import VARIABLES  # noqa: PLC0415  the tree under test, once it is on the path
@@ -335,7 +346,11 @@ FILE_RULES: Final[tuple[Callable[[Source], Iterator[Finding]], ...]] = (
     ascii_only,
     no_machine_in_text,
 )
-TREE_RULES: Final[tuple[Callable[[list[Source]], Iterator[Finding]], ...]] = (mirrored_tests, ceilings)
+TREE_RULES: Final[tuple[Callable[[list[Source]], Iterator[Finding]], ...]] = (
+    mirrored_tests,
+    settings_are_read,
+    ceilings,
+)
 
 
 def check(sources: list[Source]) -> list[Finding]:

@@ -43,7 +43,7 @@ def test_parse_size(text: str, value: int | None):
         ("served_model_name", "a", ("a",)),
         ("served_model_name", ["a", "b"], ("a", "b")),
         ("exact", True, True),
-        ("tokenizer", "x", "x"),
+        ("chat_template", "x", "x"),
     ],
 )
 def test_right_values_get_the_type_of_the_field(name: str, given: Any, value: Any):
@@ -64,7 +64,7 @@ def test_right_values_get_the_type_of_the_field(name: str, given: Any, value: An
         ("shutdown_timeout_s", "soon", "'soon' is not a number"),
         ("exact", 1, "1 is not true or false"),
         ("host", 5, "5 is not a text"),
-        ("tokenizer", [], "is not a text"),
+        ("chat_template", [], "is not a text"),
         ("served_model_name", [1], "is not a list of texts"),
         ("scheduling_policy", "lifo", "'lifo' is not allowed. Allowed: fcfs, priority"),
         ("block_size", 24, "24 is not allowed. Allowed: 8, 16"),

@@ -102,6 +102,13 @@ def test_code_needs_a_mirrored_test_and_data_does_not():
     assert list(rules.mirrored_tests([code, rules.Source("tests/core/test_step.py", "")])) == []
 
 
+def test_a_setting_that_nothing_reads_is_a_finding():
+    reader = rules.Source("src/pelton/server/a.py", HEAD + "config.port\nask('host')\n")
+    unread = {finding.message.split()[-1] for finding in rules.settings_are_read([reader])}
+    assert "max_model_len" in unread
+    assert not unread & {"port", "host"}
+
+
 def test_too_many_flags_are_a_finding():
     many = "".join(f"@click.option('--x{i}/--no-x{i}')\n" for i in range(64)) + "def f(): ...\n"
     findings = list(rules.ceilings([rules.Source("src/pelton/cli/a.py", HEAD + many)]))

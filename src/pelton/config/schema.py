@@ -21,7 +21,6 @@ class ModelConfig:
     served_model_name: tuple[str, ...] = knob(
         (), "Names clients may use for the model; the first one appears in answers and metrics.", auto=True
     )
-    tokenizer: str | None = knob(None, "Directory or file of the tokenizer, if it is not the model's own.")
     chat_template: str | None = knob(None, "File with a Jinja chat template, in place of the model's own.")
     generation_config: str = knob(
         "auto", "Sampling defaults: the model's own, or neutral ones.", choices=("auto", "neutral")

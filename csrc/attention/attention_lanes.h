@@ -21,6 +21,8 @@ PELTON_INLINE void load_pair(const uint8_t* from, int64_t pair, int64_t row_floa
   }
 }
 
+namespace {  // each instruction set has its own: the linker must not merge them
+
 template <bool is_bfloat16>
 struct LanesDots {
   using Query = float;
@@ -100,4 +102,5 @@ struct LanesDots {
   }
 };
 
+}  // namespace
 }  // namespace pelton

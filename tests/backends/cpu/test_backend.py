@@ -75,7 +75,7 @@ def in_chunks(executable: Executable, ids: list[int], chunk: int, limits: Limits
 @pytest.mark.parametrize("exact", [False, True])
 @pytest.mark.parametrize("name", ["llama_like", "gemma_like"])
 def test_a_row_has_the_same_bits_however_it_is_computed(name: str, exact: bool, isa: str) -> None:
-    """Alone or in a batch of 32, in chunks of 1, 7 or 64, on one thread or two, in whatever blocks."""
+    """Alone or in a batch of 32, in chunks of 1, 7 or 64, on one thread, two or five, in whatever blocks."""
     tiny = tiny_plan(name)
     limits = replace(
         LIMITS,
@@ -92,6 +92,8 @@ def test_a_row_has_the_same_bits_however_it_is_computed(name: str, exact: bool, 
     assert np.array_equal(in_chunks(executable, ids, 7, limits, [1, 2, 3, 0]), whole)
     two_threads = native(tiny, replace(limits, num_threads=2), num_blocks=160)
     assert np.array_equal(in_chunks(two_threads, ids, 64, limits, [0, 1, 2, 3]), whole)
+    five_threads = native(tiny, replace(limits, num_threads=5), num_blocks=160)
+    assert np.array_equal(in_chunks(five_threads, ids, 13, limits, [0, 1, 2, 3]), whole)
     for row in (0, 20, 59):
         if row > 0:
             two_threads.run(step([(ids[:row], 0)], block_tables=[[100, 101, 102, 103]], limits=limits))

@@ -57,3 +57,13 @@ def read_events(text: str) -> list[Any]:
     assert lines[-2] == "data: [DONE]"
     assert all(line.startswith("data: ") for line in lines[:-1])
     return [json.loads(line.removeprefix("data: ")) for line in lines[:-2]]
+
+
+def call(method: str, path: str, *, state: Any = None, headers: dict[str, str] | None = None, **more: Any) -> Any:
+    """The response to one request."""
+
+    async def run() -> Any:
+        async with in_memory(state or make_state()) as http:
+            return await http.request(method, path, headers=headers, **more)
+
+    return asyncio.run(run())

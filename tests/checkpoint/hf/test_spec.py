@@ -70,7 +70,12 @@ def v5(model_type: str, **fields: Any) -> Config:
 
 def v4(model_type: str, **fields: Any) -> Config:
     """A hand-made file in the spelling of version 4, with the notes that such files carry."""
-    notes = {"_name_or_path": "somewhere", "transformers_version": "4.40.0", "torch_dtype": "float32", "use_cache": True}
+    notes = {
+        "_name_or_path": "somewhere",
+        "transformers_version": "4.40.0",
+        "torch_dtype": "float32",
+        "use_cache": True,
+    }
     return {"architectures": [CLASSES[model_type]], "model_type": model_type, **notes, **fields}
 
 

@@ -1,0 +1,40 @@
+"""Shapes become rows: the last axis is one row, whatever the number of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pelton.checkpoint.contract import TensorInfo
+from pelton.checkpoint.mapped_file import MappedFile
+from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
+from pelton.errors import CheckpointError
+
+pytestmark = pytest.mark.unit
+
+
+@pytest.mark.parametrize(
+    ("shape", "scheme", "nbytes", "rows"),
+    [
+        ((), "F32", 4, (1, 4)),
+        ((6,), "F16", 12, (1, 12)),
+        ((2, 3, 32), "Q8_0", 204, (6, 34)),
+        ((0, 4), "F32", 0, (0, 16)),
+        ((4, 0), "F32", 0, (4, 0)),
+    ],
+)
+def test_rows(tmp_path: Path, shape: tuple[int, ...], scheme: str, nbytes: int, rows: tuple[int, int]) -> None:
+    (tmp_path / "x").write_bytes(bytes(nbytes + 1))
+    tensor = make_tensor(MappedFile(tmp_path / "x"), TensorInfo("t", shape, scheme, nbytes), 1)
+    assert (tensor.name, tensor.shape, tensor.scheme, tensor.payload.shape) == ("t", shape, scheme, rows)
+
+
+def test_schemes_without_numbers_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(8))
+    with pytest.raises(CheckpointError, match="'t' is stored as I64, which cannot be computed with"):
+        make_tensor(MappedFile(tmp_path / "x"), TensorInfo("t", (1,), "I64", 8), 0)
+
+
+def test_unknown_names_come_with_the_nearest() -> None:
+    assert "Did you mean 'norm.weight'?" in str(unknown_tensor(Path("x"), "norm.wait", ["norm.weight", "embed"]))

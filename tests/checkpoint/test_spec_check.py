@@ -1,0 +1,52 @@
+"""Sizes that contradict one another are refused, whichever format they come from."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope
+from pelton.checkpoint.spec_check import check_spec
+from pelton.errors import CheckpointError
+
+pytestmark = pytest.mark.unit
+
+SOUND = ModelSpec(
+    architecture="llama",
+    vocab_size=8,
+    hidden_size=16,
+    intermediate_size=32,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=4,
+    max_position=64,
+    layers=(LayerSpec(rope=Rope(theta=10.0, rotary_dim=4)), LayerSpec(rope=None)),
+    norm_eps=1e-5,
+    attention_scale=0.5,
+)
+
+
+def test_a_sound_spec_passes() -> None:
+    check_spec(SOUND, "x")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"head_dim": 0}, "the sizes"),
+        ({"vocab_size": 1 << 40}, "the sizes"),
+        ({"num_kv_heads": 3}, "4 attention heads cannot share 3"),
+        ({"num_kv_heads": 0}, "cannot share 0"),
+        ({"norm_eps": 0.0}, "epsilon is 0.0"),
+        ({"norm_eps": 2.0}, "epsilon is 2.0"),
+        ({"logits_divisor": 0.0}, "divides by zero"),
+        ({"attention_scale": float("inf")}, "not a finite number"),
+        ({"layers": (LayerSpec(rope=Rope(theta=10.0, rotary_dim=6)),)}, "6 rotary dimensions"),
+        ({"layers": (LayerSpec(rope=Rope(theta=10.0, rotary_dim=3)),)}, "3 rotary dimensions"),
+    ],
+)
+def test_contradictions_are_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(CheckpointError, match=f"x: .*{message}"):
+        check_spec(replace(SOUND, **change), "x")

@@ -165,6 +165,11 @@ class FakeEngineClient(EngineClient):
     def health_problem(self) -> str | None:
         return self.problem
 
+    def reopen(self) -> None:
+        """Be a freshly started engine."""
+        self.is_closed = False
+        self._closing = asyncio.Event()
+
     async def close(self, drain_timeout_s: float = 0.0) -> None:
         self.is_closed = True
         self.drain_timeout_s = drain_timeout_s

@@ -42,13 +42,13 @@ def test_null_is_a_value_where_it_may_be_one() -> None:
 
 @pytest.mark.parametrize("value", [True, 1.0, "1", 0, -1, 1 << 60, [1]])
 def test_what_is_not_a_positive_whole_number(value: Any) -> None:
-    with pytest.raises(CheckpointError, match="file: a is .*; expected a whole number of at least 1"):
+    with pytest.raises(CheckpointError, match=r"file: a is .*; expected a whole number of at least 1"):
         fields(a=value).integer("a")
 
 
 @pytest.mark.parametrize("value", [True, "1", math.nan, math.inf, 10**400, [1.0]])
 def test_what_is_not_a_number(value: Any) -> None:
-    with pytest.raises(CheckpointError, match="file: a is .*; expected a finite number"):
+    with pytest.raises(CheckpointError, match=r"file: a is .*; expected a finite number"):
         fields(a=value).number("a")
 
 
@@ -79,7 +79,7 @@ def test_require_knows_false_from_zero() -> None:
     fields(a=False).require("a", False)
     fields(a=None).require("a")
     fields().require("a")
-    for value in (0, True, "False", None or 1.5):
+    for value in (0, True, "False", 1.5):
         with pytest.raises(CheckpointError, match="which is not supported; expected False"):
             fields(a=value).require("a", False)
     with pytest.raises(CheckpointError, match="expected nothing"):

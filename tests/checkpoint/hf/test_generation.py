@@ -61,5 +61,5 @@ def test_do_sample_false_is_greedy() -> None:
 
 @pytest.mark.parametrize("value", [100, -1, "3", 1.0, True, [1, 100]])
 def test_ids_that_are_none_are_refused(value: Any) -> None:
-    with pytest.raises(CheckpointError, match="config: eos_token_id is .*; expected ids from 0 to 99"):
+    with pytest.raises(CheckpointError, match=r"config: eos_token_id is .*; expected ids from 0 to 99"):
         read({}, {"eos_token_id": value})

@@ -34,3 +34,8 @@ def test_completions_have_parallel_lists_with_the_chosen_token_among_the_top() -
 
 def test_ids_tell_tokens_of_the_same_text_apart() -> None:
     assert make_completion_logprobs(TOKENS, 0, as_ids=True)["tokens"] == ["token_id:1", "token_id:3"]
+
+
+def test_of_tokens_of_the_same_text_the_chosen_stays() -> None:
+    chosen = TokenLogprob(token_id=4, logprob=-3.0, text="b", raw=b"b", top=(TOP,))
+    assert make_completion_logprobs([chosen], 1, as_ids=False)["top_logprobs"] == [{"b": -3.0}]

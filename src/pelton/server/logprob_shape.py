@@ -41,8 +41,14 @@ def make_completion_logprobs(
     return {
         "tokens": [name_token(token, as_id=as_ids) for token in tokens],
         "token_logprobs": [token.logprob for token in tokens],
-        "top_logprobs": [
-            {name_token(top, as_id=as_ids): top.logprob for top in (token, *token.top[:num_top])} for token in tokens
-        ],
+        "top_logprobs": [_name_top(token, num_top, as_ids=as_ids) for token in tokens],
         "text_offset": offsets,
     }
+
+
+def _name_top(token: TokenLogprob, num_top: int, *, as_ids: bool) -> dict[str, float]:
+    """The chosen and the most likely tokens by name. Of one text the chosen stays, then the likeliest."""
+    named: dict[str, float] = {}
+    for top in (token, *token.top[:num_top]):
+        named.setdefault(name_token(top, as_id=as_ids), top.logprob)
+    return named

@@ -1,0 +1,76 @@
+"""A real `pelton serve` in a process of its own, on a free port, ended when the test is done."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import IO
+
+START_TIMEOUT_S = 60.0
+END_TIMEOUT_S = 30.0
+
+
+class Served:
+    """A running server: its URL, its process, and what it has written."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.url = ""
+        self.lines: list[str] = []
+        self._queue: SimpleQueue[str | None] = SimpleQueue()
+        assert process.stderr is not None
+        threading.Thread(target=self._read, args=(process.stderr,), daemon=True).start()
+
+    def _read(self, stderr: IO[str]) -> None:
+        for line in stderr:
+            self._queue.put(line)
+        self._queue.put(None)
+
+    def wait_for(self, pattern: str, timeout_s: float = START_TIMEOUT_S) -> re.Match[str]:
+        """The first line from here on that matches; fails if the process ends or is silent for too long."""
+        while True:
+            try:
+                line = self._queue.get(timeout=timeout_s)
+            except Empty as error:
+                raise AssertionError(f"no {pattern!r} in time; so far:\n{''.join(self.lines)}") from error
+            assert line is not None, f"the server ended before {pattern!r}:\n{''.join(self.lines)}"
+            self.lines.append(line)
+            if match := re.search(pattern, line):
+                return match
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; the exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(END_TIMEOUT_S)
+
+
+@contextmanager
+def serve(model: Path | str, *flags: str) -> Iterator[Served]:
+    """A server that is ready."""
+    command = [sys.executable, "-m", "pelton", "serve", str(model), "--port", "0", *flags]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        served = Served(process)
+        try:
+            served.url = served.wait_for(r"(http://127\.0\.0\.1:\d+)/v1").group(1)
+            yield served
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def run_pelton(*arguments: str, timeout_s: float = 60.0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    """The result of one command of the command line."""
+    command = [sys.executable, "-m", "pelton", *arguments]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
+    return subprocess.run(
+        command, input=stdin, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False
+    )

@@ -20,7 +20,7 @@ constexpr int groups_per_widening(const Layout& layout) {
 
 // int16 sums of pairs for 8 channels x 4 k.
 template <Layout layout>
-__attribute__((always_inline)) inline __m256i multiply_pairs(__m256i q, __m256i x) {
+PELTON_INLINE __m256i multiply_pairs(__m256i q, __m256i x) {
   if constexpr (layout.bits < 8) return _mm256_maddubs_epi16(q, x);
   const __m256i weight = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
   return _mm256_maddubs_epi16(_mm256_abs_epi8(weight), _mm256_sign_epi8(x, weight));

@@ -6,3 +6,5 @@
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #include <immintrin.h>
 #pragma GCC diagnostic pop
+
+#define PELTON_INLINE static inline __attribute__((always_inline))

@@ -13,7 +13,7 @@ struct alignas(64) ExpandedTile {
   float mins[2][kStripChannels];
 };
 
-__attribute__((always_inline)) inline __m256i select(__m256i mask, __m256i a, __m256i b) {
+PELTON_INLINE __m256i select(__m256i mask, __m256i a, __m256i b) {
   return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
 }
 
@@ -50,12 +50,12 @@ void expand_integers(const uint8_t* tile, uint8_t* out) {
   }
 }
 
-__attribute__((always_inline)) inline __m256 load_halves(const uint8_t* halves, int channel) {
+PELTON_INLINE __m256 load_halves(const uint8_t* halves, int channel) {
   return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(halves + 2 * channel)));
 }
 
 template <bool is_signed>
-__attribute__((always_inline)) inline __m256 load_bytes(const uint8_t* bytes, int channel) {
+PELTON_INLINE __m256 load_bytes(const uint8_t* bytes, int channel) {
   const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes + channel));
   return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(packed) : _mm256_cvtepu8_epi32(packed));
 }

@@ -10,8 +10,6 @@
 namespace pelton {
 namespace {
 
-#define PELTON_INLINE __attribute__((always_inline)) inline
-
 // Bits of `a` where `mask` is set, of `b` elsewhere.
 PELTON_INLINE __m512i select(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }
 

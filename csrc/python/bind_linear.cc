@@ -38,6 +38,11 @@ void check_rows(Scheme scheme, const Bytes& rows, int64_t n, int64_t k) {
   }
 }
 
+void check_positive(const char* name, int value) {
+  if (value >= 1) return;
+  throw std::invalid_argument("linear: " + std::string(name) + "=" + std::to_string(value) + " must be 1 or more.");
+}
+
 Result make_result(int64_t num_rows, int64_t row_size) {
   auto* data = new float[static_cast<size_t>(num_rows * row_size)];
   nb::capsule owner(data, [](void* p) noexcept { delete[] static_cast<float*>(p); });
@@ -100,6 +105,7 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
     throw std::invalid_argument("linear: x must be [rows, " + std::to_string(k) + "] and bias [" + std::to_string(n) +
                                 "].");
   }
+  check_positive("num_threads", num_threads);
   const auto num_x_rows = static_cast<int64_t>(x.shape(0));
   Result y = make_result(num_x_rows, n);
   nb::gil_scoped_release release;
@@ -125,6 +131,11 @@ std::vector<double> linear_bench(const std::string& scheme_name, const Bytes& ro
   const auto n = static_cast<int64_t>(rows.shape(0));
   const auto num_x_rows = static_cast<int64_t>(x.shape(0));
   check_rows(scheme, rows, n, k);
+  check_positive("num_threads", num_threads);
+  check_positive("num_copies", num_copies);
+  if (static_cast<int64_t>(x.shape(1)) != k) {
+    throw std::invalid_argument("linear_bench: x must be [rows, " + std::to_string(k) + "].");
+  }
   std::vector<float> y(static_cast<size_t>(num_x_rows * n));
   std::vector<double> seconds;
   nb::gil_scoped_release release;

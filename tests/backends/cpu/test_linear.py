@@ -229,6 +229,11 @@ def test_rows_of_the_wrong_shape_are_refused() -> None:
         _native.linear("Q4_0", np.zeros((2, 17), np.uint8), 2, 32, activations(1, 32))
 
 
+def test_a_pool_without_threads_is_refused() -> None:
+    with pytest.raises(ValueError, match="num_threads=0 must be 1 or more"):
+        _native.linear("Q4_0", random_rows("Q4_0", 1, 32), 1, 32, activations(1, 32), None, False, 0)
+
+
 def test_the_benchmark_times_every_repeat() -> None:
     seconds = _native.linear_bench(
         "Q4_0", random_rows("Q4_0", 64, 64), 64, activations(2, 64), num_copies=3, num_repeats=4

@@ -1,5 +1,9 @@
+import json
+from pathlib import Path
+
 import pytest
 from tests.config.facts import MACHINE, MODEL
+from tests.fakes import TinyModel
 
 from pelton.cli.config import format_rows
 from pelton.cli.main import main
@@ -26,6 +30,16 @@ def test_every_value_stands_with_its_reason():
     assert words["port"] == ["80", "asked: port"]
     assert words["host"] == ["127.0.0.1", "default"]
     assert words["num_threads"] == ["4", "4 physical cores are available to this process"]
+
+
+def test_a_model_is_opened_for_its_sizes_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(TinyModel().write(tmp_path / "tiny"))
+    assert main(["config", "serve", folder, "--max-num-seqs", "2"]) == 0
+    assert "tiny" in capsys.readouterr().out
+    assert main(["config", "serve", folder, "--max-num-seqs", "2", "--json"]) == 0
+    settings = json.loads(capsys.readouterr().out)
+    assert settings["scheduler"]["max_num_requests"] == {"value": 2, "source": "asked", "why": "--max-num-requests"}
+    assert settings["model"]["served_model_name"]["value"] == ["tiny"]
 
 
 def test_a_wrong_flag_is_told_without_opening_a_model(capsys: pytest.CaptureFixture[str]):

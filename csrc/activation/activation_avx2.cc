@@ -2,6 +2,8 @@
 
 namespace pelton {
 
-void activation_avx2(const ElementwiseActivation& op, int64_t row_begin, int64_t row_end) { activation_body(op, row_begin, row_end); }
+void activation_avx2(const ElementwiseActivation& op, int64_t row_begin, int64_t row_end) {
+  activation_body(op, row_begin, row_end);
+}
 
 }  // namespace pelton

@@ -5,11 +5,13 @@
 //   tile      up to 64 (token, head) pairs of one request and kv head share each cache line that is read
 //   sums      Contexts are cut at multiples of 512 tokens. Inside a split: all scores, their maximum, the weights
 //             2^(s - max), one chain of products in token order. Splits are merged in order. Masked tokens add exact
-//             zeros, so the bits depend on the row alone: not on the chunk, the batch, the threads or the block ids.
-//   accuracy  bfloat16 cache: q, k, v rounded to bfloat16; on AVX-512 the weights too, which is 4e-3 of a weight at most
+//             zeros. So the bits depend on the row alone: not on chunk, batch, threads or block ids.
+//   accuracy  bfloat16 cache: q, k, v rounded to bfloat16 (2^-9); on AVX-512 the weights too
 //   cost      reads 2 * context * dim elements per kv head and tile; 4 * context * dim operations per pair
-//   threads   tiles are independent, and so are the splits of a tile; writing is independent per token, and all of it comes before any tile
-//   papers    Vaswani et al. 2017, arXiv:1706.03762; Kwon et al. 2023, arXiv:2309.06180; Dao et al. 2022, arXiv:2205.14135
+//   threads   tiles are independent, and so are the splits of a tile; writing is independent per token, and all of it
+//             comes before any tile
+//   papers    Vaswani et al. 2017, arXiv:1706.03762; Kwon et al. 2023, arXiv:2309.06180 (paging); Dao et al. 2022,
+//             arXiv:2205.14135 (softmax in parts)
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// bfloat16 dot products (vdpbf16ps): one key line of 16 tokens meets up to 8 rows, one value line of 16 dimensions up to 4.
+// bfloat16 dot products (vdpbf16ps): a key line of 16 tokens meets up to 8 rows, a value line of 16 dimensions up to 4.
 //
 // Both loops run at one dot product per cycle from the first-level cache. Decoding reads memory: lines are prefetched
 // into the second level, spread over the products, four groups ahead (18 GB/s without, 28-37 GB/s with it).

@@ -1,5 +1,5 @@
-// Products of 16 cached tokens in plain float32 arithmetic: for every instruction set without bfloat16 dot products, and
-// for float32 caches.
+// Products of 16 cached tokens in plain float32 arithmetic: for every instruction set without bfloat16 dot products,
+// and for float32 caches.
 #pragma once
 
 #include "attention/attention_body.h"

@@ -38,8 +38,8 @@ Isa isa() { return chosen().load(std::memory_order_relaxed); }
 
 void set_isa(Isa isa) {
   if (static_cast<int>(isa) > static_cast<int>(detected_isa())) {
-    throw std::invalid_argument(std::string("instruction set '") + isa_name(isa) + "' is not there; this machine has '" +
-                                isa_name(detected_isa()) + "'");
+    const std::string wanted = isa_name(isa), best = isa_name(detected_isa());
+    throw std::invalid_argument("instruction set '" + wanted + "' is not there; this machine has '" + best + "'");
   }
   chosen().store(isa, std::memory_order_relaxed);
 }

@@ -2,6 +2,8 @@
 
 namespace pelton {
 
-void elementwise_generic(const Elementwise& op, int64_t row_begin, int64_t row_end) { elementwise_body(op, row_begin, row_end); }
+void elementwise_generic(const Elementwise& op, int64_t row_begin, int64_t row_end) {
+  elementwise_body(op, row_begin, row_end);
+}
 
 }  // namespace pelton

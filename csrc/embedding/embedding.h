@@ -1,6 +1,6 @@
 // embedding: y[t, :] = table[ids[t], :], dequantized row by row from the checkpoint's own bytes.
 //
-//   table     num_rows rows of scheme_row_bytes(scheme, size) bytes, usually a mapped file: only rows that are used are read
+//   table     num_rows rows of scheme_row_bytes(scheme, size) bytes, usually a mapped file: only used rows are read
 //   ids       in [0, num_rows): the caller has checked
 //   y         rows of `size` floats, exactly what the scheme defines
 //   threads   each row on its own; the caller shares rows out

@@ -2,6 +2,8 @@
 
 namespace pelton {
 
-void layer_norm_avx512(const LayerNorm& op, int64_t row_begin, int64_t row_end) { layer_norm_body(op, row_begin, row_end); }
+void layer_norm_avx512(const LayerNorm& op, int64_t row_begin, int64_t row_end) {
+  layer_norm_body(op, row_begin, row_end);
+}
 
 }  // namespace pelton

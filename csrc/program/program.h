@@ -1,7 +1,7 @@
 // A plan as the machine runs it: a flat list of ops over one static arena, and sampling, in one call per step.
 //
-// Built once: memory, then weights, then ops in order. Buffers are offsets into the arena, chosen by the lowering so that
-// what is dead is overwritten. run() allocates nothing; results do not depend on the number of threads.
+// Built once: memory, then weights, then ops in order. Buffers are offsets into the arena, chosen by the lowering so
+// that what is dead is overwritten. run() allocates nothing; results do not depend on the number of threads.
 #pragma once
 
 #include <memory>

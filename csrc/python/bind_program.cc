@@ -89,8 +89,8 @@ void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, Vie
   add_row_op(program, is_logits, task, elementwise_kernel());
 }
 
-void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, int64_t num_heads, int64_t k_dim,
-                   int64_t v_dim, float scale, std::optional<int64_t> window, float softcap) {
+void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, int64_t num_heads,
+                   int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap) {
   const int64_t seen = window.value_or(std::numeric_limits<int32_t>::max());
   const Attention task{rows_of(program, q), rows_of(program, y), num_heads, k_dim, v_dim, scale, seen, softcap, layout};
   program.add_op(std::make_unique<AttentionOp>(task, reinterpret_cast<float*>(program.buffer(partials))));
@@ -159,6 +159,16 @@ void run(Program& program, const Vector<int32_t>& token_ids, const Vector<int32_
   program.run(arrays, sampling, result, out_logits ? out_logits->data() : nullptr);
 }
 
+void make_program(Program* self, int num_threads, int64_t max_num_tokens, int64_t max_num_requests,
+                  int64_t max_num_logits_rows, int64_t block_size, int64_t max_blocks_per_request, int64_t vocab_size,
+                  int64_t token_rows, int64_t position_rows, size_t buffer_bytes, size_t packed_bytes,
+                  size_t scratch_bytes, int64_t kv_block_bytes) {
+  const ProgramSizes sizes{max_num_tokens, max_num_requests, max_num_logits_rows, block_size,  max_blocks_per_request,
+                           vocab_size,     token_rows,       position_rows,       buffer_bytes, packed_bytes,
+                           scratch_bytes,  kv_block_bytes};
+  new (self) Program(sizes, num_threads);
+}
+
 void bind_row_ops(nb::class_<Program>& c) {
   c.def("add_embedding", &add_embedding)
       .def("add_rms_norm",
@@ -207,7 +217,8 @@ void bind_other_ops(nb::class_<Program>& c) {
   c.def("add_barrier", [](Program& p) { p.add_op(std::make_unique<Barrier>()); })
       .def("add_quantize",
            [](Program& p, bool is_logits, View x, ActivationKind kind, int64_t size, size_t activation) {
-             p.add_op(std::make_unique<QuantizeOp>(axis_of(is_logits), rows_of(p, x), kind, size, p.buffer(activation)));
+             uint8_t* memory = p.buffer(activation);
+             p.add_op(std::make_unique<QuantizeOp>(axis_of(is_logits), rows_of(p, x), kind, size, memory));
            })
       .def("add_linear", &add_linear, nb::arg("is_logits"), nb::arg("parts"), nb::arg("bias").none(),
            nb::arg("residual").none(), nb::arg("y"))
@@ -220,8 +231,9 @@ void bind_other_ops(nb::class_<Program>& c) {
              p.add_op(std::make_unique<KvWriteOp>(KvWrite{rows_of(p, k), rows_of(p, v), k_dim, v_dim, layout},
                                                   kv_write_kernel()));
            })
-      .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("partials"), nb::arg("num_heads"),
-           nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(), nb::arg("softcap"));
+      .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("partials"),
+           nb::arg("num_heads"), nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(),
+           nb::arg("softcap"));
 }
 
 void bind_memory(nb::class_<Program>& c) {
@@ -286,17 +298,11 @@ void bind_program(nb::module_& m) {
            })
       .def_prop_ro("layer_bytes", &KvLayout::layer_bytes);
   nb::class_<Program> program(m, "Program");
-  program.def("__init__", [](Program* self, int num_threads, int64_t max_num_tokens, int64_t max_num_requests,
-                             int64_t max_num_logits_rows, int64_t block_size, int64_t max_blocks_per_request,
-                             int64_t vocab_size, int64_t token_rows, int64_t position_rows, size_t buffer_bytes, size_t packed_bytes,
-                             size_t scratch_bytes, int64_t kv_block_bytes) {
-    new (self) Program({max_num_tokens, max_num_requests, max_num_logits_rows, block_size, max_blocks_per_request,
-                        vocab_size, token_rows, position_rows, buffer_bytes, packed_bytes, scratch_bytes, kv_block_bytes},
-                       num_threads);
-  }, nb::kw_only(), nb::arg("num_threads"), nb::arg("max_num_tokens"), nb::arg("max_num_requests"),
-     nb::arg("max_num_logits_rows"), nb::arg("block_size"), nb::arg("max_blocks_per_request"), nb::arg("vocab_size"),
-     nb::arg("token_rows"), nb::arg("position_rows"), nb::arg("buffer_bytes"), nb::arg("packed_bytes"), nb::arg("scratch_bytes"),
-     nb::arg("kv_block_bytes"));
+  program.def("__init__", &make_program, nb::kw_only(), nb::arg("num_threads"), nb::arg("max_num_tokens"),
+              nb::arg("max_num_requests"), nb::arg("max_num_logits_rows"), nb::arg("block_size"),
+              nb::arg("max_blocks_per_request"), nb::arg("vocab_size"), nb::arg("token_rows"),
+              nb::arg("position_rows"), nb::arg("buffer_bytes"), nb::arg("packed_bytes"), nb::arg("scratch_bytes"),
+              nb::arg("kv_block_bytes"));
   bind_memory(program);
   bind_row_ops(program);
   bind_other_ops(program);

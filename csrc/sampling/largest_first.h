@@ -1,7 +1,7 @@
 // The candidates of a row from the largest logit down, ties by id, without sorting the row.
 //
-// Bins by the distance from the largest tell how far down the n largest reach; only that part is collected and sorted, so
-// the common case costs two passes and a sort of a few hundred. The candidates live in given memory.
+// Bins by the distance from the largest tell how far down the n largest reach; only that part is collected and sorted,
+// so the common case costs two passes and a sort of a few hundred. The candidates live in given memory.
 #pragma once
 
 #include <cstdint>

@@ -66,8 +66,8 @@ void apply_bias_and_penalties(const Row& row) {
   for (int32_t i = begin; i < end; ++i) row.counts[s.history_ids[i]] = 0;
 }
 
-// The sum of exp(l - largest) over l >= threshold in ascending id order. With `target` >= 0 it stops at the first id whose
-// running sum exceeds it, and tells the id.
+// The sum of exp(l - largest) over l >= threshold in ascending id order. With `target` >= 0 it stops at the first id
+// whose running sum exceeds it, and tells the id.
 double sum_weights(const Row& row, const float* logits, double largest, double threshold, double target, int64_t* id) {
   double weights[kPart];
   double sum = 0.0;

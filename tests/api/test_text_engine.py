@@ -111,8 +111,8 @@ def test_long_texts_leave_the_event_loop() -> None:
         assert await engine.run_off_loop(INLINE_CHARACTERS, threading.get_ident) == loop_thread
         assert await engine.run_off_loop(INLINE_CHARACTERS + 1, threading.get_ident) != loop_thread
         assert await engine.tokenize("a" * 5000) == (BOS, *[97] * 5000)
-        assert await engine.resolve_prompt(Prompt(text="a"), add_special_tokens=False) == (97,)
-        assert await engine.resolve_prompt(Prompt(token_ids=(5,))) == (5,)
+        prompts = [Prompt(text="a"), Prompt(token_ids=(5,)), Prompt(text="b" * 5000)]
+        assert await engine.resolve_prompts(prompts, add_special_tokens=False) == [(97,), (5,), (98,) * 5000]
         assert await engine.detokenize([97, 98]) == "ab"
         engine.close()
 

@@ -16,6 +16,7 @@ from typing import IO
 
 START_TIMEOUT_S = 60.0
 END_TIMEOUT_S = 30.0
+PELTON = (sys.executable, "-c", "import sys; from pelton.cli.main import main; sys.exit(main())")
 
 
 class Served:
@@ -55,7 +56,7 @@ class Served:
 @contextmanager
 def serve(model: Path | str, *flags: str) -> Iterator[Served]:
     """A server that is ready."""
-    command = [sys.executable, "-m", "pelton", "serve", str(model), "--port", "0", *flags]
+    command = [*PELTON, "serve", str(model), "--port", "0", *flags]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
         served = Served(process)
@@ -69,7 +70,7 @@ def serve(model: Path | str, *flags: str) -> Iterator[Served]:
 
 def run_pelton(*arguments: str, timeout_s: float = 60.0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """The result of one command of the command line."""
-    command = [sys.executable, "-m", "pelton", *arguments]
+    command = [*PELTON, *arguments]
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
     return subprocess.run(
         command, input=stdin, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False

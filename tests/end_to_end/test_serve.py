@@ -130,3 +130,28 @@ def test_a_signal_lets_a_stream_end_and_leaves_no_process(tiny_model: Path) -> N
         assert rest[-2:] == ["data: [DONE]", ""] or rest[-1] == "data: [DONE]"
         assert '"finish_reason":"length"' in "".join(rest)
         assert served.process.wait(DEADLINE_S) == 0
+
+
+def test_an_engine_that_dies_ends_its_requests_and_comes_back(tiny_model: Path) -> None:
+    with serve(tiny_model, "--num-threads", "1") as served:
+        url = f"{served.url}/v1/completions"
+        body = {"prompt": "a", "max_tokens": 450, "ignore_eos": True, "stream": True}
+        with httpx.stream("POST", url, json=body, timeout=DEADLINE_S) as response:
+            lines = response.iter_lines()
+            next(lines)
+            os.kill(find_engine(served.process.pid), signal.SIGKILL)
+            rest = [line for line in lines if line]
+        assert rest[-1] == "data: [DONE]"
+        assert '"error":{' in rest[-2]
+        end_s = time.monotonic() + DEADLINE_S
+        while httpx.get(f"{served.url}/health").status_code != 200:
+            assert time.monotonic() < end_s, "the engine did not come back"
+            time.sleep(0.05)
+        assert httpx.post(url, json={"prompt": "a", **GREEDY}, timeout=DEADLINE_S).status_code == 200
+
+
+def find_engine(server_pid: int) -> int:
+    """The process id of the server's engine."""
+    children = Path(f"/proc/{server_pid}/task/{server_pid}/children").read_text().split()
+    (engine,) = [pid for pid in children if b"engine_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return int(engine)

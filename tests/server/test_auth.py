@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import httpx
 import pytest
-from tests.server.http import call, make_state
+from tests.server.http import call, make_state, on_a_port
 
 from pelton.server.app import DOCS_ROUTES, ROUTES
 
@@ -35,3 +37,13 @@ def test_browsers_may_call_from_allowed_origins_only() -> None:
     response = call("OPTIONS", "/v1/completions", state=state, headers=preflight)
     assert response.headers["access-control-allow-origin"] == "http://ok"
     assert call("OPTIONS", "/v1/completions", headers=preflight).status_code == 405
+
+
+def test_health_is_open_under_a_root_path_too() -> None:
+    async def run() -> None:
+        async with on_a_port(make_state(api_key="k", root_path="/llm")) as (url, _), httpx.AsyncClient() as http:
+            assert (await http.get(f"{url}/health")).status_code == 200
+            assert (await http.get(f"{url}/version")).status_code == 401
+            assert (await http.get(f"{url}/version", headers={"authorization": "Bearer k"})).status_code == 200
+
+    asyncio.run(run())

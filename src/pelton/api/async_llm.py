@@ -76,7 +76,7 @@ class AsyncLLM:
         engine = await self.start()
         given = parse_prompt(prompt)
         sampling = sampling_params or self._default_sampling(engine, max_tokens=16)
-        token_ids = await engine.resolve_prompt(given, add_special_tokens=add_special_tokens)
+        (token_ids,) = await engine.resolve_prompts([given], add_special_tokens=add_special_tokens)
         request_id = request_id or f"request-{next(self._numbers)}"
         if request_id in self._live:
             raise RequestError(f"request_id: {request_id!r} is in use. Give each live request its own.")

@@ -89,12 +89,19 @@ class TextEngine:
             len(token_ids), lambda: tokenizer.decode(token_ids, skip_special_tokens=skip_special_tokens)
         )
 
-    async def resolve_prompt(self, prompt: Prompt, *, add_special_tokens: bool = True) -> tuple[int, ...]:
-        """The token ids of a prompt in either form."""
-        if prompt.token_ids is not None:
-            return prompt.token_ids
-        assert prompt.text is not None, "a prompt is a text or token ids"
-        return await self.tokenize(prompt.text, add_special_tokens=add_special_tokens)
+    async def resolve_prompts(
+        self, prompts: Sequence[Prompt], *, add_special_tokens: bool = True
+    ) -> list[tuple[int, ...]]:
+        """The token ids of prompts in either form. Many short texts are as much work as a long one."""
+        encode = self.parts.tokenizer.encode
+
+        def resolve(prompt: Prompt) -> tuple[int, ...]:
+            if prompt.text is None:
+                return prompt.token_ids or ()
+            return tuple(encode(prompt.text, add_special_tokens=add_special_tokens, parse_special=True))
+
+        size = sum(len(prompt.text or "") for prompt in prompts)
+        return await self.run_off_loop(size, lambda: [resolve(prompt) for prompt in prompts])
 
     def check(self, prompt_token_ids: tuple[int, ...], sampling: SamplingParams) -> None:
         """Raise RequestError unless the engine can run this request to its last token."""

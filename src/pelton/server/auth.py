@@ -28,7 +28,8 @@ class RequireKey:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on or refuse; the body is not read."""
-        if scope["type"] == "lifespan" or scope["path"] in OPEN_PATHS or self._is_allowed(scope):
+        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))  # --root-path is in front of every path
+        if scope["type"] == "lifespan" or path in OPEN_PATHS or self._is_allowed(scope):
             await self._app(scope, receive, send)
             return
         given = any(name == b"authorization" for name, _ in scope["headers"])

@@ -38,13 +38,10 @@ async def create_completion(request: Request) -> Response | EventStream:
     answer_id = f"cmpl-{choose_request_id(fields.request_id or request.scope['pelton.request_id'])}"
 
     async def prepare() -> Job:
-        token_ids = [
-            truncate(
-                await state.engine.resolve_prompt(prompt, add_special_tokens=fields.add_special_tokens is not False),
-                fields.truncate_prompt_tokens,
-            )
-            for prompt in prompts
-        ]
+        resolved = await state.engine.resolve_prompts(
+            prompts, add_special_tokens=fields.add_special_tokens is not False
+        )
+        token_ids = [truncate(ids, fields.truncate_prompt_tokens) for ids in resolved]
         echoed = []
         if fields.echo:
             echoed = [await prompt_text(state, p, ids) for p, ids in zip(prompts, token_ids, strict=True)]

@@ -32,6 +32,7 @@ from tests.model_files import (
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.container import read_container
+from pelton.checkpoint.rope import rotary_frequencies
 from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
@@ -188,6 +189,9 @@ def read_everything(path: Path) -> None:
         source = checkpoint.tokenizer_source
         assert len(list(source.tokens)) <= checkpoint.spec.vocab_size
         assert all(0 <= end < checkpoint.spec.vocab_size for end in checkpoint.generation.eos_token_ids)
+        for layer in checkpoint.spec.layers[:2]:
+            if layer.rope is not None:
+                rotary_frequencies(layer.rope, checkpoint.spec.max_position)
         for name in checkpoint.tensors:
             dequantize(checkpoint.read(name))
 

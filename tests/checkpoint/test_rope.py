@@ -12,7 +12,6 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.model_spec import Rope, RopeScaling
 from pelton.checkpoint.rope import rotary_frequencies, stretched_length
-from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
 
@@ -116,9 +115,3 @@ def test_the_other_kinds_do_not_depend_on_the_limit(name: str) -> None:
 def test_stretched_length_of_no_scaling_is_the_length_given() -> None:
     assert stretched_length(100, None) == 100
     assert stretched_length(100, RopeScaling(kind="dynamic", factor=2.5, original_max_position=100)) == 250
-
-
-def test_dynamic_scaling_of_one_pair_is_refused() -> None:
-    rope = Rope(theta=10.0, rotary_dim=2, scaling=RopeScaling(kind="dynamic", factor=2.0, original_max_position=8))
-    with pytest.raises(CheckpointError, match="more than 2"):
-        rotary_frequencies(rope, 16)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope
+from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope, RopeScaling
 from pelton.checkpoint.spec_check import check_spec
 from pelton.errors import CheckpointError
 
@@ -28,6 +28,10 @@ SOUND = ModelSpec(
 )
 
 
+def yarn(**changes: Any) -> RopeScaling:
+    return RopeScaling(**{"kind": "yarn", "factor": 2.0, "original_max_position": 16, **changes})
+
+
 def test_a_sound_spec_passes() -> None:
     check_spec(SOUND, "x")
 
@@ -37,6 +41,7 @@ def test_a_sound_spec_passes() -> None:
     [
         ({"head_dim": 0}, "the sizes"),
         ({"vocab_size": 1 << 40}, "the sizes"),
+        ({"head_dim": 1 << 20}, "heads of 1048576 dimensions"),
         ({"num_kv_heads": 3}, "4 attention heads cannot share 3"),
         ({"num_kv_heads": 0}, "cannot share 0"),
         ({"norm_eps": 0.0}, "epsilon is 0.0"),
@@ -50,3 +55,21 @@ def test_a_sound_spec_passes() -> None:
 def test_contradictions_are_refused(change: dict[str, Any], message: str) -> None:
     with pytest.raises(CheckpointError, match=f"x: .*{message}"):
         check_spec(replace(SOUND, **change), "x")
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        (Rope(theta=1.0, rotary_dim=4), "the rotary base is 1.0"),
+        (
+            Rope(theta=9.0, rotary_dim=4, scaling=RopeScaling(kind="yarn", original_max_position=1)),
+            "length of 1 tokens",
+        ),
+        (Rope(theta=9.0, rotary_dim=4, scaling=yarn(beta_fast=-1.0)), "beta_fast -1.0 must be above"),
+        (Rope(theta=9.0, rotary_dim=4, scaling=yarn(attention_factor=0.0)), "attention factor is 0.0"),
+        (Rope(theta=9.0, rotary_dim=2, scaling=yarn(kind="dynamic")), "more than 2 rotary dimensions"),
+    ],
+)
+def test_ropes_that_have_no_frequencies_are_refused(rope: Rope, message: str) -> None:
+    with pytest.raises(CheckpointError, match=message):
+        check_spec(replace(SOUND, layers=(LayerSpec(rope=rope),)), "x")

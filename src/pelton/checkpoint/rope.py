@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pelton.checkpoint.model_spec import Rope, RopeScaling
-from pelton.errors import CheckpointError
 
 Frequencies = npt.NDArray[np.float64]
 
@@ -61,8 +60,6 @@ def _dynamic_base(rope: Rope, scaling: RopeScaling, max_model_len: int) -> float
     original = scaling.original_max_position
     length = max(max_model_len, original)
     stretch = scaling.factor * length / original - (scaling.factor - 1.0)
-    if rope.rotary_dim <= 2:
-        raise CheckpointError("dynamic rotary scaling needs more than 2 rotary dimensions.")
     return float(rope.theta * stretch ** (rope.rotary_dim / (rope.rotary_dim - 2)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -109,3 +110,12 @@ def test_a_closed_one_says_so(client: FakeEngineClient) -> None:
     assert client.is_closed
     with pytest.raises(RequestError, match="closed"):
         llm.generate("a")
+
+
+def test_one_that_nobody_holds_is_closed(client: FakeEngineClient) -> None:
+    llm = LLM("tiny")
+    thread = llm._thread
+    del llm
+    gc.collect()
+    assert client.is_closed
+    assert not thread.is_alive()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,9 @@ def test_bad_input_is_one_line_and_an_exit_code(tiny_model: Path, tmp_path: Path
             assert done.returncode in codes, (arguments, done.stderr)
             assert words in last, (arguments, done.stderr)
             assert "Traceback" not in done.stderr
+
+
+def test_a_script_that_closes_nothing_ends_in_silence(tiny_model: Path) -> None:
+    script = f"from pelton import LLM; llm = LLM({str(tiny_model)!r}, num_threads=1); print(llm.generate('a')[0].text)"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

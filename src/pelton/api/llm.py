@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import weakref
 from collections.abc import AsyncGenerator, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar, final
@@ -35,6 +36,8 @@ class LLM:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pelton-llm", daemon=True)
         self._thread.start()
+        # Also when the program ends, or nobody holds this object any more.
+        self._shut_down = weakref.finalize(self, shut_down, self._llm, self._loop, self._thread)
         try:
             self._wait(self._llm.start())
         except BaseException:
@@ -99,12 +102,7 @@ class LLM:
 
     def close(self) -> None:
         """End the engine and give its memory back. May be called more than once."""
-        if self._loop.is_closed():
-            return
-        self._wait(self._llm.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._shut_down()
 
     def _all(self, answers: list[AsyncGenerator[Generation]], use_tqdm: bool) -> list[Generation]:
         with ProgressBar("Prompts", len(answers), is_shown=use_tqdm) as bar:
@@ -126,6 +124,18 @@ class LLM:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def shut_down(llm: AsyncLLM, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    """End the engine, the event loop and its thread; from the thread itself, without waiting for any of them."""
+    closing = asyncio.run_coroutine_threadsafe(llm.close(), loop)
+    if threading.current_thread() is thread:
+        closing.add_done_callback(lambda _: loop.stop())
+        return
+    closing.result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 async def finish_all(answers: list[AsyncGenerator[Generation]], bar: ProgressBar) -> list[Generation]:

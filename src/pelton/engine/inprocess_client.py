@@ -49,6 +49,7 @@ class InProcessClient(EngineClient):
         self._problem: str | None = None
         self._messages: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
         self._event_loop = asyncio.get_running_loop()
+        self._has_ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -95,7 +96,8 @@ class InProcessClient(EngineClient):
         if drain_timeout_s > 0:
             await self._live.wait_until_empty(drain_timeout_s)
         self._messages.put(Shutdown())
-        await asyncio.to_thread(self._thread.join)
+        await self._has_ended.wait()  # not a thread that joins: none can be started while Python exits
+        self._thread.join()
         self._live.end_all("abort")
 
     def _send_abort(self, request_id: RequestId) -> None:
@@ -115,7 +117,10 @@ class InProcessClient(EngineClient):
         finally:
             self._problem = self._problem or "The engine's thread has ended."
             self._call_soon(partial(self._live.end_all, "error", self._problem))
-            engine.close()
+            try:
+                engine.close()
+            finally:
+                self._call_soon(self._has_ended.set)
 
     def _call_soon(self, callback: Callable[[], None]) -> None:
         try:

@@ -3,6 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
+from threading import Event, Thread
+from time import monotonic
 
 import pytest
 from hypothesis import given
@@ -20,6 +22,7 @@ from tests.tokenization.small_tokenizers import (
 from pelton.errors import RequestError
 from pelton.tokenization import Tokenizer, make_tokenizer
 from pelton.tokenization.control_text import BREAK
+from pelton.tokenization.tokenizer import SHORT_CHARACTERS
 
 pytestmark = pytest.mark.unit
 
@@ -140,3 +143,35 @@ def test_beginning_of_sequence_default_of_the_rule() -> None:
     source = gguf_of_byte_level(byte_level_oracle("llama-bpe"), "llama-bpe")
     silent = make_tokenizer(replace(source, flags={}))
     assert silent.encode("a")[0] == silent.bos_token_id
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("extra", [-1, 0, 1, 5000])
+def test_long_texts_have_the_ids_of_short_ones(kind: str, extra: int) -> None:
+    tokenizer = small(kind)
+    text = "x<|im_end|> y\n" * 1000
+    text = text[: SHORT_CHARACTERS + extra]
+    for parse_special in (True, False):
+        ids = tokenizer.encode(text, parse_special=parse_special)
+        assert ids == tokenizer._library.encode(text).ids or not parse_special
+        assert tokenizer.decode(ids, skip_special_tokens=False) == text
+
+
+def test_a_long_text_does_not_hold_up_other_threads() -> None:
+    tokenizer = small("byte_level")
+    done = Event()
+
+    def work() -> None:
+        tokenizer.encode("hello world " * 60_000)
+        done.set()
+
+    tokenizer.encode("warm up " * SHORT_CHARACTERS)
+    thread = Thread(target=work)
+    start_s = last_s = monotonic()
+    thread.start()
+    longest_s = 0.0
+    while not done.wait(0.001):
+        longest_s, last_s = max(longest_s, monotonic() - last_s), monotonic()
+    thread.join()
+    longest_s = max(longest_s, monotonic() - last_s)
+    assert longest_s < 0.6 * (monotonic() - start_s)

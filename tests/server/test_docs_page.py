@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from typing import Any
 
 import pytest
+from tests.golden_file import Golden
 from tests.server.http import in_memory, make_state
 
-from pelton.server.app import ROUTES
+from pelton.server.app import DOCS_ROUTES, ROUTES
 from pelton.server.docs_page import make_openapi, make_page
 
 pytestmark = pytest.mark.unit
@@ -49,3 +51,9 @@ def test_the_documents_can_be_turned_off() -> None:
 
     assert asyncio.run(run()) == [200, 200]
     assert asyncio.run(run(docs_page=False)) == [404, 404]
+
+
+def test_the_interface_changes_on_purpose_only(golden: Golden) -> None:
+    document = make_openapi((*ROUTES, *DOCS_ROUTES))
+    document["info"]["version"] = "any"
+    golden.check("openapi.json", json.dumps(document, indent=1, sort_keys=True))

@@ -48,13 +48,17 @@ def measure_fidelity(
     token_ids: list[int],
     *,
     window: int,
+    prefix: list[int],
     progress: Callable[[int], None] = lambda _: None,
 ) -> Fidelity:
-    """Compare two readers of the same model over `token_ids`, in windows. `progress` hears positions done."""
+    """Compare two readers of the same model over `token_ids`, in windows of at most `window` positions.
+
+    Every window begins with `prefix`, the tokens that the model expects before a text; `progress` hears positions done.
+    """
     same: list[npt.NDArray[np.bool_]] = []
     kl: list[Float64] = []
     done = 0
-    for ids in windows(token_ids, window):
+    for ids in windows(token_ids, window, prefix):
         same_T, kl_T = compare_logits(actual(ids), expected(ids))
         same.append(same_T)
         kl.append(kl_T)
@@ -64,7 +68,12 @@ def measure_fidelity(
     return Fidelity(done, float(np.concatenate(same).mean()), float(kl_all.mean()), float(kl_all.max()))
 
 
-def windows(token_ids: list[int], size: int) -> Iterator[list[int]]:
-    """`token_ids` cut into pieces of `size`; the last may be shorter."""
-    for start in range(0, len(token_ids), size):
-        yield token_ids[start : start + size]
+def windows(token_ids: list[int], size: int, prefix: list[int]) -> Iterator[list[int]]:
+    """`token_ids` cut into pieces that, with `prefix` before them, are `size` long; the last may be shorter.
+
+    >>> list(windows([1, 2, 3], 3, [0]))
+    [[0, 1, 2], [0, 3]]
+    """
+    step = size - len(prefix)
+    for start in range(0, len(token_ids), step):
+        yield prefix + token_ids[start : start + step]

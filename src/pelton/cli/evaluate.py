@@ -12,14 +12,12 @@ import click
 from pelton.api.assemble import make_logits_reader, open_model
 from pelton.api.progress import ProgressBar
 from pelton.bench.fidelity import measure_fidelity
-from pelton.checkpoint.contract import Checkpoint
 from pelton.cli.options import config_options, get_model
 from pelton.config.user_config import UserConfig
 from pelton.errors import ConfigError
-from pelton.tokenization import make_tokenizer
+from pelton.tokenization import Tokenizer, make_tokenizer
 
-WINDOW = 512
-CHUNK = 64
+CHUNK = 64  # tokens per step
 
 
 @click.group()
@@ -31,15 +29,18 @@ def evaluate() -> None:
 @config_options("model", "runner")
 @click.option("--positions", default=2000, show_default=True, help="Token positions to compare.")
 @click.option("--text", type=click.Path(path_type=Path), help="Text to read. Default: Python's argparse module.")
-def fidelity(asked: UserConfig, positions: int, text: Path | None) -> None:
+@click.option("--window", default=2048, show_default=True, help="Positions read in one context.")
+def fidelity(asked: UserConfig, positions: int, text: Path | None, window: int) -> None:
     """Compare MODEL on the chosen backend with the float32 reference: same tokens, and KL in nats."""
     get_model(asked)
     opened = open_model(asked)
-    token_ids = read_tokens(opened.checkpoint, text, positions)
-    actual = make_logits_reader(opened, opened.config.runner.backend, window=WINDOW, chunk=CHUNK)
-    expected = make_logits_reader(opened, "reference", window=WINDOW, chunk=CHUNK)
+    tokenizer = make_tokenizer(opened.checkpoint.tokenizer_source)
+    prefix = tokenizer.encode("")
+    token_ids = read_tokens(tokenizer, text, positions)
+    actual = make_logits_reader(opened, opened.config.runner.backend, window=window, chunk=CHUNK)
+    expected = make_logits_reader(opened, "reference", window=window, chunk=CHUNK)
     done = 0
-    with ProgressBar("positions", len(token_ids)) as bar:
+    with ProgressBar("positions", positions) as bar:
 
         def advance(num_done: int) -> None:
             nonlocal done
@@ -47,20 +48,20 @@ def fidelity(asked: UserConfig, positions: int, text: Path | None) -> None:
                 bar.advance()
             done = num_done
 
-        result = measure_fidelity(actual, expected, token_ids, window=WINDOW, progress=advance)
+        result = measure_fidelity(actual, expected, token_ids, window=window, prefix=prefix, progress=advance)
     click.echo(
         json.dumps({"model": opened.config.model.model, "backend": opened.config.runner.backend, **asdict(result)})
     )
 
 
-def read_tokens(checkpoint: Checkpoint, text: Path | None, count: int) -> list[int]:
+def read_tokens(tokenizer: Tokenizer, text: Path | None, count: int) -> list[int]:
     """The first `count` token ids of `text`. Raises ConfigError if it is missing or too short."""
     path = text or Path(argparse.__file__)
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--text: {path} cannot be read ({error}). Give a UTF-8 text file.") from error
-    token_ids = make_tokenizer(checkpoint.tokenizer_source).encode(content)
+    token_ids = tokenizer.encode(content, add_special_tokens=False)
     if len(token_ids) < count:
         raise ConfigError(
             f"--text: {path} has {len(token_ids)} tokens, --positions asks for {count}. Give a longer one."

@@ -7,6 +7,9 @@
         UnknownModel                   404
         Unauthorized                   401
         BadGrammar                     400
+        BodyTooLarge                   413
+        BodyTooSlow                    408
+        WrongContentType               415
       CapacityError                    503, exit 75   the server cannot take it now; carries retry_after_s
         RateLimited                    429            this tenant's share is used up
         DeadlineExceeded               504
@@ -72,6 +75,24 @@ class Unauthorized(RequestError):
 
 class BadGrammar(RequestError):
     """A grammar, schema or regular expression cannot be compiled."""
+
+
+class BodyTooLarge(RequestError):
+    """The body of a request has more bytes than the server takes."""
+
+    http_status = 413
+
+
+class BodyTooSlow(RequestError):
+    """The body of a request did not arrive in time."""
+
+    http_status = 408
+
+
+class WrongContentType(RequestError):
+    """The body of a request is said to be something else than JSON."""
+
+    http_status = 415
 
 
 class CapacityError(EngineError):

@@ -14,29 +14,11 @@ from typing import Any
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from pelton.errors import RequestError
+from pelton.errors import BodyTooLarge, BodyTooSlow, RequestError, WrongContentType
 
 MAX_DEPTH = 64
 READ_TIMEOUT_S = 60.0
 DISCARD_TIMEOUT_S = 2.0
-
-
-class BodyTooLarge(RequestError):
-    """The body has more bytes than the server takes."""
-
-    http_status = 413
-
-
-class BodyTooSlow(RequestError):
-    """The body did not arrive in time."""
-
-    http_status = 408
-
-
-class WrongContentType(RequestError):
-    """The body is said to be something else than JSON."""
-
-    http_status = 415
 
 
 async def read_body(request: Request, max_bytes: int) -> bytes:

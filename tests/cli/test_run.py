@@ -98,3 +98,15 @@ def test_few_lines_are_in_flight_however_many_there_are() -> None:
         assert asyncio.run(module.answer_lines(state, lines, output, bar)) == 0
     assert output.getvalue().count(b"\n") == 1000
     assert most <= module.NUM_IN_FLIGHT
+
+
+@pytest.mark.parametrize(("num_failures", "num_failed"), [(2, 0), (3, 1)])
+def test_a_line_that_finds_no_engine_is_tried_again(num_failures: int, num_failed: int) -> None:
+    problems = ["it died"] * num_failures
+    client = FakeEngineClient()
+    client.health_problem = lambda: problems.pop() if problems else None  # type: ignore[method-assign]
+    output = io.BytesIO()
+    lines = [Line(number=0, body={"prompt": "a", "max_tokens": 50})]
+    with ProgressBar("Lines", 1) as bar:
+        assert asyncio.run(module.answer_lines(make_state(client), lines, output, bar, (0.0,) * 3)) == num_failed
+    assert (json.loads(output.getvalue()).get("text") == ANSWER) == (num_failed == 0)

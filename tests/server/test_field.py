@@ -6,8 +6,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from openai.types import completion_create_params as completion_params
+from openai.types.chat import completion_create_params as chat_params
 
 from pelton.errors import RequestError
+from pelton.server.chat_schema import CHAT
+from pelton.server.completion_schema import COMPLETION
 from pelton.server.field import Refused, Schema
 
 pytestmark = pytest.mark.unit
@@ -65,3 +69,12 @@ def test_unknown_fields_can_be_ignored_but_not_refused_ones() -> None:
     assert (body.count, ignored) == (None, ["conut"])
     with pytest.raises(RequestError):
         SCHEMA.parse({"text": "a", "magic": True}, ignore_unknown=True)
+
+
+@pytest.mark.parametrize(
+    ("schema", "official"),
+    [(CHAT, chat_params.CompletionCreateParamsBase), (COMPLETION, completion_params.CompletionCreateParamsBase)],
+    ids=["chat", "completions"],
+)
+def test_every_field_of_the_official_client_is_known(schema: Schema[Any], official: type) -> None:
+    assert set(official.__annotations__) | {"stream"} <= schema.known

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -31,6 +31,8 @@ from pelton.server.state import Admission, ServerState
 
 NUM_IN_FLIGHT = 256  # lines that are answered at the same time: more than steps can hold, less than memory minds
 NO_LIMIT = 2**31
+SERVICE_UNAVAILABLE = 503
+WAITS_S = (1.0, 4.0, 16.0, 0.0)  # after each try that found no engine
 FILE = click.Path(path_type=Path)
 
 
@@ -95,7 +97,13 @@ async def run_model(asked: UserConfig, lines: list[Line], output: BinaryIO, num_
         parts.close()
 
 
-async def answer_lines(state: ServerState, lines: Iterable[Line], output: BinaryIO, bar: ProgressBar) -> int:
+async def answer_lines(
+    state: ServerState,
+    lines: Iterable[Line],
+    output: BinaryIO,
+    bar: ProgressBar,
+    waits_s: Sequence[float] = WAITS_S,
+) -> int:
     """Write one result for each line, in order, each as soon as it and all before it are there."""
     app = make_local_app(state)
     waiting: deque[asyncio.Task[dict[str, Any]]] = deque()
@@ -104,7 +112,12 @@ async def answer_lines(state: ServerState, lines: Iterable[Line], output: Binary
     async def answer(line: Line) -> dict[str, Any]:
         if line.error is not None:
             return make_result(line, 400, {"error": {"message": line.error, "type": "invalid_request_error"}})
-        status, body = await call(app, "POST", line.path, msgspec.json.encode(line.body))
+        payload = msgspec.json.encode(line.body)
+        for wait_s in waits_s:
+            status, body = await call(app, "POST", line.path, payload)
+            if status != SERVICE_UNAVAILABLE:
+                break
+            await asyncio.sleep(wait_s)  # the engine died and is started again
         return make_result(line, status, msgspec.json.decode(body))
 
     rest: Iterator[Line] = iter(lines)

@@ -12,22 +12,23 @@ int64_t num_slabs(int64_t k) { return (k + kSlabSize - 1) / kSlabSize; }
 
 // All parts are multiples of 16 bytes per row and slab, so each part stays aligned for its loads.
 int64_t value_bytes(ActivationKind kind) {
-  return kind == ActivationKind::Int8 ? 1 : kind == ActivationKind::BFloat16 ? 2 : 4;
+  return is_int8(kind) ? 1 : kind == ActivationKind::BFloat16 ? 2 : 4;
 }
 
 }  // namespace
 
 size_t activation_size_bytes(ActivationKind kind, int64_t max_rows, int64_t k) {
   int64_t bytes_per_slab = kSlabSize * value_bytes(kind);
-  if (kind == ActivationKind::Int8) bytes_per_slab += kSlabTiles * (sizeof(float) + 3 * sizeof(int32_t));
-  return static_cast<size_t>(num_slabs(k) * max_rows * bytes_per_slab);
+  if (is_int8(kind)) bytes_per_slab += kSlabTiles * (sizeof(float) + 3 * sizeof(int32_t));
+  return static_cast<size_t>(num_slabs(k) * max_rows * num_terms(kind) * bytes_per_slab);
 }
 
 Activation make_activation(ActivationKind kind, int64_t num_rows, int64_t k, void* memory) {
   assert(reinterpret_cast<uintptr_t>(memory) % 64 == 0 && "an activation begins at a cache line");
-  const int64_t row_slabs = num_slabs(k) * num_rows;
-  Activation activation{kind, num_rows, k, memory, nullptr, nullptr, nullptr};
-  if (kind == ActivationKind::Int8) {
+  const int64_t stored_rows = num_rows * num_terms(kind);
+  const int64_t row_slabs = num_slabs(k) * stored_rows;
+  Activation activation{kind, stored_rows, k, memory, nullptr, nullptr, nullptr};
+  if (is_int8(kind)) {
     auto* after_values = static_cast<uint8_t*>(memory) + row_slabs * kSlabSize;
     activation.sums16 = reinterpret_cast<int32_t*>(after_values);
     activation.sums32 = activation.sums16 + row_slabs * 2 * kSlabTiles;

@@ -2,10 +2,12 @@
 //
 //   Int8      symmetric integers in [-127, 127], one float scale per 32 k (max |x| / 127), rounded to nearest even;
 //             with the negated sums of the integers per 32 and per 16 k, which carry zero points and minima
+//   Int8Pair  two rows of Int8 for each row of x, which the kernels multiply like any others: the second holds what the
+//             first left over, with 1/254 of its scale. Their outputs are added: 15 bits for twice the arithmetic
 //   BFloat16  rounded to nearest even
 //   Float32   as given
 //
-//   values    [slab][row][128 k], zero beyond K;  scales, sums32  [slab][row][4];  sums16  [slab][row][8]
+//   values    [slab][stored row][128 k], zero beyond K;  scales, sums32  [slab][stored row][4];  sums16  [..][8]
 //   threads   rows are independent: each thread may fill its own
 //   cost      one pass over x, bound by memory
 #pragma once
@@ -16,7 +18,11 @@
 
 namespace pelton {
 
-enum class ActivationKind : uint8_t { Int8, BFloat16, Float32 };
+enum class ActivationKind : uint8_t { Int8, Int8Pair, BFloat16, Float32 };
+
+constexpr bool is_int8(ActivationKind kind) { return kind == ActivationKind::Int8 || kind == ActivationKind::Int8Pair; }
+// Stored rows for each row of x.
+constexpr int num_terms(ActivationKind kind) { return kind == ActivationKind::Int8Pair ? 2 : 1; }
 
 // A group whose largest value is below this is stored as zeros: 127 / largest would overflow.
 constexpr float kSmallestScaled = 0x1p-118f;
@@ -33,12 +39,17 @@ static inline GroupScale group_scale(uint32_t largest_bits) {
   return {largest / 127.0f, largest < kSmallestScaled ? 0.0f : 127.0f / largest};
 }
 
+// The scale of what a group's integers leave over: at most half a step, in 127 steps of its own.
+static inline GroupScale remainder_scale(GroupScale group) {
+  return {group.scale / 254.0f, group.inverse < 0x1p118f ? group.inverse * 254.0f : 0.0f};
+}
+
 struct Activation {
   ActivationKind kind;
-  int64_t num_rows;
+  int64_t num_rows;  // stored
   int64_t row_size;  // K
   void* values;
-  float* scales;     // Int8 only, as are the sums
+  float* scales;     // Int8 and Int8Pair only, as are the sums
   int32_t* sums32;
   int32_t* sums16;
 };
@@ -46,7 +57,7 @@ struct Activation {
 // Enough for any number of rows up to max_rows.
 size_t activation_size_bytes(ActivationKind kind, int64_t max_rows, int64_t k);
 
-// Lay out `num_rows` rows over `memory` (64-byte aligned). Writes nothing.
+// Lay out `num_rows` rows of x over `memory` (64-byte aligned). Writes nothing.
 Activation make_activation(ActivationKind kind, int64_t num_rows, int64_t k, void* memory);
 
 // Fill rows [row_begin, row_end) from x[row * x_stride + k]. Every instruction set gives the same integers.

@@ -31,19 +31,34 @@ int32_t quantize_half(const float* x, __m256 inverse, int8_t* values) {
   return -sum_lanes(_mm256_add_epi32(low, high));
 }
 
-void quantize_tile(const float* x, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
+GroupScale scale_of(const float* x) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
   __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < kTileSize; i += 8) {
     const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(x + i));
     largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, magnitude));
   }
-  const GroupScale group = group_scale(largest_lane(largest));
+  return group_scale(largest_lane(largest));
+}
+
+void quantize_tile(const float* x, GroupScale group, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
   const __m256 inverse = _mm256_set1_ps(group.inverse);
   *scale = group.scale;
   sums16[0] = quantize_half(x, inverse, values);
   sums16[1] = quantize_half(x + 16, inverse, values + 16);
   *sum32 = sums16[0] + sums16[1];
+}
+
+// Tile `t` of a row whose first term is stored at `place`, and the term after it if there are two.
+void quantize_terms(const Activation& activation, float* x, int64_t place, int t) {
+  GroupScale group = scale_of(x);
+  for (int term = 0; term < num_terms(activation.kind); ++term, ++place) {
+    const int64_t tile = place * kSlabTiles + t;
+    int8_t* values = static_cast<int8_t*>(activation.values) + tile * kTileSize;
+    quantize_tile(x, group, values, activation.scales + tile, activation.sums32 + tile, activation.sums16 + 2 * tile);
+    for (int i = 0; i < kTileSize; ++i) x[i] -= static_cast<float>(values[i]) * group.scale;
+    group = remainder_scale(group);
+  }
 }
 
 }  // namespace
@@ -55,19 +70,14 @@ void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_
     for (int64_t first = 0, slab = 0; first < k; first += kSlabSize, ++slab) {
       alignas(32) float padded[kSlabSize] = {};
       std::memcpy(padded, x + row * x_stride + first, sizeof(float) * std::min<int64_t>(kSlabSize, k - first));
-      const int64_t place = slab * activation.num_rows + row;
+      const int64_t place = slab * activation.num_rows + row * num_terms(activation.kind);
       if (activation.kind == ActivationKind::Float32) {
         std::memcpy(static_cast<float*>(activation.values) + place * kSlabSize, padded, sizeof(padded));
       } else if (activation.kind == ActivationKind::BFloat16) {
         uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
         for (int i = 0; i < kSlabSize; ++i) values[i] = float_to_bfloat16(padded[i]);
       } else {
-        int8_t* values = static_cast<int8_t*>(activation.values) + place * kSlabSize;
-        for (int t = 0; t < kSlabTiles; ++t) {
-          const int64_t tile = place * kSlabTiles + t;
-          quantize_tile(padded + t * kTileSize, values + t * kTileSize, activation.scales + tile,
-                        activation.sums32 + tile, activation.sums16 + 2 * tile);
-        }
+        for (int t = 0; t < kSlabTiles; ++t) quantize_terms(activation, padded + t * kTileSize, place, t);
       }
     }
   }

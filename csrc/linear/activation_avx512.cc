@@ -12,20 +12,29 @@ __mmask16 lanes_below(int64_t count) {
   return count >= 16 ? 0xffff : count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1);
 }
 
-// One tile: two vectors of 16 k, zero beyond K.
-void quantize_tile(__m512 low, __m512 high, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
+// 16 k: the integers are stored, their negated sum returned, and `x` becomes what they leave over.
+int32_t quantize_half(__m512& x, GroupScale group, int8_t* values) {
+  const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(group.inverse)));
+  _mm_store_si128(reinterpret_cast<__m128i*>(values), _mm512_cvtsepi32_epi8(integers));
+  x = _mm512_sub_ps(x, _mm512_mul_ps(_mm512_cvtepi32_ps(integers), _mm512_set1_ps(group.scale)));
+  return -_mm512_reduce_add_epi32(integers);
+}
+
+// Tile `t`, two vectors of 16 k, of a row whose first term is stored at `place`, and the term after it if there are two.
+void quantize_terms(const Activation& activation, __m512 low, __m512 high, int64_t place, int t) {
   const __m512i low_bits = _mm512_castps_si512(_mm512_abs_ps(low));
   const __m512i largest = _mm512_max_epu32(low_bits, _mm512_castps_si512(_mm512_abs_ps(high)));
-  const GroupScale group = group_scale(_mm512_reduce_max_epu32(largest));
-  const __m512 inverse = _mm512_set1_ps(group.inverse);
-  *scale = group.scale;
-  const __m512i low_integers = _mm512_cvtps_epi32(_mm512_mul_ps(low, inverse));
-  const __m512i high_integers = _mm512_cvtps_epi32(_mm512_mul_ps(high, inverse));
-  _mm_store_si128(reinterpret_cast<__m128i*>(values), _mm512_cvtsepi32_epi8(low_integers));
-  _mm_store_si128(reinterpret_cast<__m128i*>(values + 16), _mm512_cvtsepi32_epi8(high_integers));
-  sums16[0] = -_mm512_reduce_add_epi32(low_integers);
-  sums16[1] = -_mm512_reduce_add_epi32(high_integers);
-  *sum32 = sums16[0] + sums16[1];
+  GroupScale group = group_scale(_mm512_reduce_max_epu32(largest));
+  for (int term = 0; term < num_terms(activation.kind); ++term, ++place) {
+    const int64_t tile = place * kSlabTiles + t;
+    int8_t* values = static_cast<int8_t*>(activation.values) + tile * kTileSize;
+    int32_t* sums16 = activation.sums16 + 2 * tile;
+    sums16[0] = quantize_half(low, group, values);
+    sums16[1] = quantize_half(high, group, values + 16);
+    activation.sums32[tile] = sums16[0] + sums16[1];
+    activation.scales[tile] = group.scale;
+    group = remainder_scale(group);
+  }
 }
 
 }  // namespace
@@ -36,18 +45,13 @@ void quantize_rows_avx512(const Activation& activation, const float* x, int64_t 
   for (int64_t row = row_begin; row < row_end; ++row) {
     const float* x_row = x + row * x_stride;
     for (int64_t first = 0, slab = 0; first < k; first += kSlabSize, ++slab) {
-      const int64_t place = slab * activation.num_rows + row;
+      const int64_t place = slab * activation.num_rows + row * num_terms(activation.kind);
       __m512 vectors[kSlabSize / 16];
       for (int i = 0; i < kSlabSize / 16; ++i) {
         vectors[i] = _mm512_maskz_loadu_ps(lanes_below(k - first - 16 * i), x_row + first + 16 * i);
       }
-      if (activation.kind == ActivationKind::Int8) {
-        int8_t* values = static_cast<int8_t*>(activation.values) + place * kSlabSize;
-        for (int t = 0; t < kSlabTiles; ++t) {
-          const int64_t tile = place * kSlabTiles + t;
-          quantize_tile(vectors[2 * t], vectors[2 * t + 1], values + t * kTileSize, activation.scales + tile,
-                        activation.sums32 + tile, activation.sums16 + 2 * tile);
-        }
+      if (is_int8(activation.kind)) {
+        for (int t = 0; t < kSlabTiles; ++t) quantize_terms(activation, vectors[2 * t], vectors[2 * t + 1], place, t);
       } else if (activation.kind == ActivationKind::BFloat16) {
         uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
         for (int i = 0; i < kSlabSize / 16; ++i) {

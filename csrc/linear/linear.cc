@@ -8,7 +8,7 @@
 namespace pelton {
 
 size_t linear_scratch_bytes(int64_t max_rows) {
-  const auto pass_rows = static_cast<size_t>(std::min<int64_t>(max_rows, kMaxPassRows));
+  const auto pass_rows = static_cast<size_t>(std::min<int64_t>(2 * max_rows, kMaxPassRows));
   return kExpandedBytes + sizeof(float) * kStripChannels * pass_rows;
 }
 

@@ -6,7 +6,7 @@
 namespace pelton {
 
 void linear_strip_avx2(const Linear& linear, int strip, void* scratch) {
-  if (linear.x.kind != ActivationKind::Int8) return linear_strip_floats_avx2(linear, strip, scratch);
+  if (!is_int8(linear.x.kind)) return linear_strip_floats_avx2(linear, strip, scratch);
   switch (linear.weight->scheme) {
     case Scheme::Q4_0: return multiply_block_strip<Scheme::Q4_0>(linear, strip, scratch);
     case Scheme::Q4_1: return multiply_block_strip<Scheme::Q4_1>(linear, strip, scratch);

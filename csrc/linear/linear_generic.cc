@@ -76,7 +76,7 @@ void linear_strip_generic(const Linear& linear, int strip, void* scratch) {
   for (int64_t first = 0; first < linear.x.num_rows; first += kMaxPassRows) {
     const int64_t num_rows = std::min<int64_t>(kMaxPassRows, linear.x.num_rows - first);
     std::fill_n(sums, num_rows * kStripChannels, 0.0f);
-    const auto accumulate = linear.x.kind == ActivationKind::Int8 ? accumulate_int8 : accumulate_floats;
+    const auto accumulate = is_int8(linear.x.kind) ? accumulate_int8 : accumulate_floats;
     accumulate(linear, data, first, num_rows, sums);
     write_outputs(linear, strip, first, num_rows, sums);
   }

@@ -37,9 +37,22 @@ static inline __attribute__((always_inline)) void write_row(int num_channels, co
   }
 }
 
-// y = sums + bias + residual for rows [first_row, first_row + num_rows).
-static inline void write_outputs(const Linear& linear, int strip, int64_t first_row, int64_t num_rows,
-                                 const float* sums) {
+// Sums of pairs of stored rows, in place of the first half of the sums.
+static inline void add_terms(int64_t num_rows, float* sums) {
+  for (int64_t row = 0; row < num_rows; ++row) {
+    const float* pair = sums + 2 * row * kStripChannels;
+    for (int i = 0; i < kStripChannels; ++i) sums[row * kStripChannels + i] = pair[i] + pair[kStripChannels + i];
+  }
+}
+
+// y = sums + bias + residual for stored rows [first_row, first_row + num_rows); the sums are used up. A pass is even,
+// so both terms of a row are in it.
+static inline void write_outputs(const Linear& linear, int strip, int64_t first_row, int64_t num_rows, float* sums) {
+  if (num_terms(linear.x.kind) == 2) {
+    first_row /= 2;
+    num_rows /= 2;
+    add_terms(num_rows, sums);
+  }
   const int64_t channel = static_cast<int64_t>(strip) * kStripChannels;
   const int num_channels = static_cast<int>(std::min<int64_t>(kStripChannels, linear.weight->num_rows - channel));
   float bias[kStripChannels] = {};

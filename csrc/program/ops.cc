@@ -59,7 +59,7 @@ void LinearOp::execute(const Step& step, Worker& worker) const {
       first_column += part->matrix.num_rows;
     }
     const PackedMatrix& matrix = part->matrix;
-    const Activation x = make_activation(matrix.activation, num_rows, matrix.row_size, part->activation_memory);
+    const Activation x = make_activation(part->kind, num_rows, matrix.row_size, part->activation_memory);
     const float* bias = bias_ != nullptr ? bias_ + first_column : nullptr;
     const float* residual = residual_.data != nullptr ? residual_.data + first_column : nullptr;
     const Linear linear{&matrix, x, bias, residual, residual_.stride, y_.data + first_column, y_.stride};

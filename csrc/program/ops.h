@@ -52,6 +52,7 @@ class QuantizeOp final : public Op {
 // One part of a linear: a packed matrix and the quantized rows it multiplies.
 struct LinearPart {
   PackedMatrix matrix;
+  ActivationKind kind;
   void* activation_memory;
 };
 

@@ -61,8 +61,10 @@ void add_row_op(Program& program, bool is_logits, const Task& task, typename Row
   program.add_op(std::make_unique<RowOp<Task>>(axis_of(is_logits), task, kernel));
 }
 
-ActivationKind activation_kind(const std::string& scheme, bool exact) {
-  return pack_strips(scheme_from_name(scheme), nullptr, 0, 256, nullptr, exact, 0, 0).activation;
+// `is_wide` asks for two int8 terms where one would do.
+ActivationKind activation_kind(const std::string& scheme, bool exact, bool is_wide) {
+  const ActivationKind kind = pack_strips(scheme_from_name(scheme), nullptr, 0, 256, nullptr, exact, 0, 0).activation;
+  return is_wide && kind == ActivationKind::Int8 ? ActivationKind::Int8Pair : kind;
 }
 
 void add_embedding(Program& program, bool by_position, const Matrix<uint8_t>& table, const std::string& scheme,
@@ -73,10 +75,12 @@ void add_embedding(Program& program, bool by_position, const Matrix<uint8_t>& ta
   add_row_op(program, false, task, embedding);
 }
 
-void add_linear(Program& program, bool is_logits, const std::vector<std::tuple<MatrixHandle, size_t>>& parts,
+void add_linear(Program& program, bool is_logits, const std::vector<std::tuple<MatrixHandle, ActivationKind, size_t>>& parts,
                 std::optional<VectorHandle> bias, std::optional<View> residual, View y) {
   std::vector<LinearPart> bound;
-  for (const auto& [handle, activation] : parts) bound.push_back({handle.matrix, program.buffer(activation)});
+  for (const auto& [handle, kind, activation] : parts) {
+    bound.push_back({handle.matrix, kind, program.buffer(activation)});
+  }
   const Rows residual_rows = residual ? rows_of(program, *residual) : Rows{};
   program.add_op(std::make_unique<LinearOp>(axis_of(is_logits), std::move(bound), data_of(bias), residual_rows,
                                             rows_of(program, y)));
@@ -265,7 +269,7 @@ void bind_program(nb::module_& m) {
   m.def("detected_isa", [] { return isa_name(detected_isa()); });
   m.def("isa", [] { return isa_name(isa()); });
   m.def("set_isa", [](const std::string& name) { set_isa(isa_from_name(name)); });
-  m.def("activation_kind", &activation_kind, nb::arg("scheme"), nb::arg("exact"));
+  m.def("activation_kind", &activation_kind, nb::arg("scheme"), nb::arg("exact"), nb::arg("is_wide"));
   m.def("activation_size_bytes", &activation_size_bytes, nb::arg("kind"), nb::arg("max_rows"), nb::arg("k"));
   m.def("packed_matrix_bytes",
         [](const std::string& scheme, int64_t n, int64_t k, bool exact) {
@@ -284,6 +288,7 @@ void bind_program(nb::module_& m) {
   m.def("padded_dims", &padded_dims, nb::arg("dims"));
   nb::enum_<ActivationKind>(m, "ActivationKind")
       .value("Int8", ActivationKind::Int8)
+      .value("Int8Pair", ActivationKind::Int8Pair)
       .value("BFloat16", ActivationKind::BFloat16)
       .value("Float32", ActivationKind::Float32);
   nb::class_<MatrixHandle>(m, "Matrix");

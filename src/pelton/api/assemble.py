@@ -135,6 +135,7 @@ def make_limits(config: EngineConfig) -> Limits:
         max_blocks_per_request=-(-config.model.max_model_len // block_size),
         num_threads=config.runner.num_threads,
         max_num_logprobs=config.server.max_logprobs,
+        wide_activations=config.model.wide_activations,
         exact=config.model.exact,
     )
 
@@ -180,6 +181,7 @@ def make_logits_reader(opened: Opened, backend: str, *, window: int, chunk: int)
         block_size=block_size,
         max_blocks_per_request=num_blocks,
         num_threads=config.runner.num_threads,
+        wide_activations=config.model.wide_activations,
         exact=config.model.exact,
     )
     executable = load_model(opened.checkpoint, make_backend(backend), limits, window).executable

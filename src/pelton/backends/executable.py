@@ -34,6 +34,7 @@ class Limits:
     max_blocks_per_request: int  # M
     num_threads: int
     max_num_logprobs: int = 20
+    wide_activations: str = "none"  # which linears take 16-bit activations for 8-bit ones: none, head, all
     exact: bool = False  # keep activations in bfloat16 or float32 where the default quantizes them
 
 

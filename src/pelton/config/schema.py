@@ -27,6 +27,12 @@ class ModelConfig:
     )
     dtype: str = knob("auto", "Arithmetic between ops.", choices=("float32", "float64"), auto=True)
     exact: bool = knob(False, "Keep activations in 16 or 32 bits where 8-bit ones would be faster.")
+    wide_activations: str = knob(
+        "none",
+        "Linears with quantized weights that take activations of 16 bits, in two 8-bit terms, in place of 8.",
+        choices=("none", "head", "all"),
+        auto=True,
+    )
     max_model_len: int = knob(
         0, "Longest request, prompt and output together.", unit="tokens", minimum=1, maximum=2**24, auto=True
     )

@@ -14,8 +14,9 @@ View = tuple[int, int]  # offset in bytes, floats from row to row
 
 class ActivationKind(Enum):
     Int8 = 0
-    BFloat16 = 1
-    Float32 = 2
+    Int8Pair = 1
+    BFloat16 = 2
+    Float32 = 3
 
 @final
 class Matrix: ...
@@ -76,7 +77,7 @@ class Program:
     def add_linear(
         self,
         is_logits: bool,
-        parts: Sequence[tuple[Matrix, int]],
+        parts: Sequence[tuple[Matrix, ActivationKind, int]],
         bias: Vector | None,
         residual: View | None,
         y: View,
@@ -115,7 +116,7 @@ class Program:
 def detected_isa() -> str: ...
 def isa() -> str: ...
 def set_isa(name: str, /) -> None: ...
-def activation_kind(scheme: str, exact: bool) -> ActivationKind: ...
+def activation_kind(scheme: str, exact: bool, is_wide: bool) -> ActivationKind: ...
 def activation_size_bytes(kind: ActivationKind, max_rows: int, k: int) -> int: ...
 def packed_matrix_bytes(scheme: str, n: int, k: int, exact: bool) -> int: ...
 def packed_size_bytes(scheme: str, n: int, k: int) -> int: ...

@@ -225,13 +225,16 @@ class Lowering:
         if len(x_value.shape) != 2:
             raise BackendError(f"cpu: linear multiplies rows, not {x_value}.")
         axis = axis_of(x_value)
-        activations = [self._quantize(x_value, kind, weight) for kind in self._store.activation_kinds(weight)]
+        is_wide = self._limits.wide_activations == "all" or (self._limits.wide_activations == "head" and axis == "S")
+        kinds = self._store.activation_kinds(weight, is_wide=is_wide)
+        activations = [self._quantize(x_value, kind, weight) for kind in kinds]
         self.matrices.setdefault(weight.name, weight)
         operands = [*activations, y.buffer] + ([residual.buffer] if residual is not None else [])
 
         def emit(p: Any, at: Any, at_buffer: Any) -> None:
             matrices = self._store.matrices(p, weight)
-            parts = [(matrix, at_buffer(buffer)) for matrix, buffer in zip(matrices, activations, strict=True)]
+            places = [at_buffer(buffer) for buffer in activations]
+            parts = list(zip(matrices, kinds, places, strict=True))
             bias_vector = self._store.vector(p, bias)
             p.add_linear(axis == "S", parts, bias_vector, None if residual is None else at(residual), at(y))
 

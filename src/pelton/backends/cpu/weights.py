@@ -38,9 +38,9 @@ class WeightStore:
             raise BackendError(f"cpu: weight {ref.name!r} has shape {weight.shape}, the plan says {ref}.")
         return weight
 
-    def activation_kinds(self, ref: WeightRef) -> list[_native.ActivationKind]:
-        """For each part of a matrix, the form of activations that its kernel multiplies."""
-        return [_native.activation_kind(part.scheme, self._exact) for part in self.get(ref).parts]
+    def activation_kinds(self, ref: WeightRef, *, is_wide: bool) -> list[_native.ActivationKind]:
+        """For each part of a matrix, the form of activations that its kernel multiplies; wide ones have two terms."""
+        return [_native.activation_kind(part.scheme, self._exact, is_wide) for part in self.get(ref).parts]
 
     def packed_bytes(self, ref: WeightRef) -> int:
         """Bytes that the parts of a matrix take when packed."""

@@ -21,6 +21,10 @@ namespace pelton {
 enum class ActivationKind : uint8_t { Int8, Int8Pair, BFloat16, Float32 };
 
 constexpr bool is_int8(ActivationKind kind) { return kind == ActivationKind::Int8 || kind == ActivationKind::Int8Pair; }
+// Two int8 terms where one would do.
+constexpr ActivationKind widened(ActivationKind kind) {
+  return kind == ActivationKind::Int8 ? ActivationKind::Int8Pair : kind;
+}
 // Stored rows for each row of x.
 constexpr int num_terms(ActivationKind kind) { return kind == ActivationKind::Int8Pair ? 2 : 1; }
 

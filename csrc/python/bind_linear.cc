@@ -62,7 +62,7 @@ Result dequantize(const std::string& scheme_name, const Bytes& rows, int64_t k) 
 // A packed matrix, an activation and one scratch per thread, each on its own cache lines.
 class Workspace {
  public:
-  Workspace(Scheme scheme, const Bytes& rows, int64_t k, int64_t num_x_rows, int num_copies, bool exact,
+  Workspace(Scheme scheme, const Bytes& rows, int64_t k, int64_t num_x_rows, int num_copies, bool exact, bool is_wide,
             ThreadPool& pool)
       : packed_bytes_(packed_size_bytes(scheme, static_cast<int64_t>(rows.shape(0)), k, exact)),
         scratch_bytes_(round_up(linear_scratch_bytes(num_x_rows), 64)),
@@ -81,8 +81,9 @@ class Workspace {
       matrices_.push_back(first);
       matrices_.back().data = data;
     }
-    activation_memory_ = Arena(activation_size_bytes(first.activation, num_x_rows, k));
-    activation_ = make_activation(first.activation, num_x_rows, k, activation_memory_.data());
+    const ActivationKind kind = is_wide ? widened(first.activation) : first.activation;
+    activation_memory_ = Arena(activation_size_bytes(kind, num_x_rows, k));
+    activation_ = make_activation(kind, num_x_rows, k, activation_memory_.data());
   }
 
   const PackedMatrix& matrix(int copy) const { return matrices_[static_cast<size_t>(copy)]; }
@@ -98,7 +99,7 @@ class Workspace {
 };
 
 Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int64_t k, const Floats& x,
-              std::optional<Vector> bias, bool exact, int num_threads) {
+              std::optional<Vector> bias, bool exact, int num_threads, bool is_wide) {
   const Scheme scheme = scheme_from_name(scheme_name);
   check_rows(scheme, rows, n, k);
   if (static_cast<int64_t>(x.shape(1)) != k || (bias && static_cast<int64_t>(bias->shape(0)) != n)) {
@@ -110,7 +111,7 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
   Result y = make_result(num_x_rows, n);
   nb::gil_scoped_release release;
   ThreadPool pool(num_threads);
-  Workspace workspace(scheme, rows, k, num_x_rows, 1, exact, pool);
+  Workspace workspace(scheme, rows, k, num_x_rows, 1, exact, is_wide, pool);
   WorkRanges ranges(num_threads);
   const float* bias_data = bias ? bias->data() : nullptr;
   const Linear task{&workspace.matrix(0), workspace.activation(), bias_data, nullptr, 0, y.data(), n};
@@ -126,7 +127,7 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
 
 // Seconds per pass over `num_copies` equal matrices, one barrier after each, for every repeat after a first one.
 std::vector<double> linear_bench(const std::string& scheme_name, const Bytes& rows, int64_t k, const Floats& x,
-                                 int num_copies, int num_repeats, bool exact, int num_threads) {
+                                 int num_copies, int num_repeats, bool exact, int num_threads, bool is_wide) {
   const Scheme scheme = scheme_from_name(scheme_name);
   const auto n = static_cast<int64_t>(rows.shape(0));
   const auto num_x_rows = static_cast<int64_t>(x.shape(0));
@@ -140,7 +141,7 @@ std::vector<double> linear_bench(const std::string& scheme_name, const Bytes& ro
   std::vector<double> seconds;
   nb::gil_scoped_release release;
   ThreadPool pool(num_threads);
-  Workspace workspace(scheme, rows, k, num_x_rows, num_copies, exact, pool);
+  Workspace workspace(scheme, rows, k, num_x_rows, num_copies, exact, is_wide, pool);
   WorkRanges ranges(num_threads);
   quantize_rows(workspace.activation(), x.data(), k, 0, num_x_rows);
   uint16_t phase = 0;
@@ -172,13 +173,14 @@ void bind_linear(nb::module_& m) {
   m.def("dequantize", &dequantize, nb::arg("scheme"), nb::arg("rows"), nb::arg("k"),
         "The float32 values of rows[N, row_bytes], exactly as the scheme defines them.");
   m.def("linear", &linear, nb::arg("scheme"), nb::arg("rows"), nb::arg("n"), nb::arg("k"), nb::arg("x_MK"),
-        nb::arg("bias_N").none() = nb::none(), nb::arg("exact") = false, nb::arg("num_threads") = 1,
+        nb::arg("bias_N").none() = nb::none(), nb::arg("exact") = false, nb::arg("num_threads") = 1, nb::kw_only(),
+        nb::arg("is_wide") = false,
         "y[M, N] = x times the transposed weight, plus bias; packs the weight first, so it is for tests.");
   m.def("packed_size_bytes", &packed_size_of, nb::arg("scheme"), nb::arg("n"), nb::arg("k"),
         "Bytes that a weight of n rows of k elements takes when packed.");
   m.def("linear_bench", &linear_bench, nb::arg("scheme"), nb::arg("rows"), nb::arg("k"), nb::arg("x_MK"),
         nb::kw_only(), nb::arg("num_copies"), nb::arg("num_repeats") = 5, nb::arg("exact") = false,
-        nb::arg("num_threads") = 1,
+        nb::arg("num_threads") = 1, nb::arg("is_wide") = false,
         "Seconds that each repeat took to multiply x with num_copies copies of the weight, one after another.");
 }
 

@@ -61,10 +61,9 @@ void add_row_op(Program& program, bool is_logits, const Task& task, typename Row
   program.add_op(std::make_unique<RowOp<Task>>(axis_of(is_logits), task, kernel));
 }
 
-// `is_wide` asks for two int8 terms where one would do.
 ActivationKind activation_kind(const std::string& scheme, bool exact, bool is_wide) {
   const ActivationKind kind = pack_strips(scheme_from_name(scheme), nullptr, 0, 256, nullptr, exact, 0, 0).activation;
-  return is_wide && kind == ActivationKind::Int8 ? ActivationKind::Int8Pair : kind;
+  return is_wide ? widened(kind) : kind;
 }
 
 void add_embedding(Program& program, bool by_position, const Matrix<uint8_t>& table, const std::string& scheme,

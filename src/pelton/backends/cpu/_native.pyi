@@ -134,6 +134,8 @@ def linear(
     bias_N: Float32 | None = None,
     exact: bool = False,
     num_threads: int = 1,
+    *,
+    is_wide: bool = False,
 ) -> Float32: ...
 def linear_bench(
     scheme: str,
@@ -145,4 +147,5 @@ def linear_bench(
     num_repeats: int = 5,
     exact: bool = False,
     num_threads: int = 1,
+    is_wide: bool = False,
 ) -> list[float]: ...

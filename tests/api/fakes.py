@@ -182,6 +182,7 @@ def make_parts(
     generation: GenerationDefaults | None = None,
     max_model_len: int = 200,
     generation_config: str = "auto",
+    scheduling_policy: str = "fcfs",
     log: LogConfig | None = None,
     **server: Any,
 ) -> EngineParts:
@@ -201,7 +202,12 @@ def make_parts(
         config=EngineConfig(
             model=ModelConfig(model="tiny", served_model_name=("tiny", "alias"), generation_config=generation_config),
             cache=CacheConfig(block_size=16, num_blocks=64),
-            scheduler=SchedulerConfig(max_num_requests=4, max_num_batched_tokens=64, max_prefill_chunk=32),
+            scheduler=SchedulerConfig(
+                max_num_requests=4,
+                max_num_batched_tokens=64,
+                max_prefill_chunk=32,
+                scheduling_policy=scheduling_policy,
+            ),
             runner=RunnerConfig(backend="reference", num_threads=1),
             server=ServerConfig(**server),
             log=log or LogConfig(),

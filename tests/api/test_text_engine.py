@@ -123,3 +123,16 @@ def test_one_answer_keeps_the_requests_id() -> None:
     client = FakeEngineClient()
     assert collect(client, [(1,)], SamplingParams(max_tokens=50)) == {0: ANSWER}
     assert client.requests[0].request_id == "r"
+
+
+@pytest.mark.parametrize(("policy", "priority"), [("fcfs", 0), ("priority", -7)])
+def test_priority_counts_only_where_the_policy_says_so(policy: str, priority: int) -> None:
+    async def run() -> None:
+        client = FakeEngineClient()
+        engine = TextEngine(make_parts(client, scheduling_policy=policy))
+        async for _ in engine.generate([(1,)], SamplingParams(), request_id="r", priority=-7):
+            pass
+        engine.close()
+        assert [request.priority for request in client.requests] == [priority]
+
+    asyncio.run(run())

@@ -43,6 +43,7 @@ class TextEngine:
         self.parts = parts
         self._clock = clock
         self._default_seed = parts.config.model.seed
+        self._heeds_priority = parts.config.scheduler.scheduling_policy == "priority"
         self._num_pool_tokens = facts.block_size * facts.num_blocks
         self._limits = SchedulerLimits(
             max_num_batched_tokens=facts.max_num_batched_tokens,
@@ -131,7 +132,10 @@ class TextEngine:
         request_id: str,
         priority: int = 0,
     ) -> AsyncGenerator[TextDelta]:
-        """Yield the deltas of all answers as they come. Checks everything before the engine hears of anything."""
+        """Yield the deltas of all answers as they come. Checks everything before the engine hears of anything.
+
+        A smaller `priority` runs first if `scheduling_policy` is "priority"; otherwise it is without effect.
+        """
         for prompt_token_ids in prompts:
             self.check(prompt_token_ids, sampling)
         problem = self.parts.client.health_problem()
@@ -145,7 +149,7 @@ class TextEngine:
                     prompt_token_ids=prompts[index // sampling.n],
                     sampling=self._one_sample(sampling, index % sampling.n),
                     eos_token_ids=self.parts.eos_token_ids,
-                    priority=priority,
+                    priority=priority if self._heeds_priority else 0,
                     arrival_s=arrival_s,
                 ),
                 index,

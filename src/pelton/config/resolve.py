@@ -78,9 +78,7 @@ def wide_activations(draft: Draft) -> Decision | None:
         return None
     hidden_size = draft.model.hidden_size
     if hidden_size < _NARROW_HIDDEN_SIZE:
-        return Decision(
-            "wide_activations", "all", f"8 bits show in a model {hidden_size} wide, and 16 cost it little"
-        )
+        return Decision("wide_activations", "all", f"8 bits show in a model {hidden_size} wide, and 16 cost it little")
     return Decision("wide_activations", "head", "the head's rounding goes straight into the logits, for few rows")
 
 

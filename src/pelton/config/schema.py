@@ -64,7 +64,9 @@ class SchedulerConfig:
         0, "Prompt tokens of one request computed in one step.", unit="tokens", minimum=1, maximum=2**20, auto=True
     )
     scheduling_policy: str = knob(
-        "fcfs", "Order of waiting requests: by arrival, or by priority first.", choices=("fcfs", "priority")
+        "fcfs",
+        "Order of requests: by arrival, or by their field `priority` (smaller first) and then by arrival.",
+        choices=("fcfs", "priority"),
     )
 
 

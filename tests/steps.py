@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from pelton.backends.executable import Backend, Executable, Limits, SamplingInputs, StepInputs
 from pelton.checkpoint.weight import Tensor, Weight
 from pelton.plan import Plan
+from pelton.runner.direct_step import step_of
 
 NUM_BLOCKS = 64
 LIMITS = Limits(
@@ -87,7 +89,6 @@ def step(
 
     Request r gets blocks r * M, r * M + 1, ... in descending order within its share, unless tables are given.
     """
-    lengths = [len(tokens) for tokens, _ in requests]
     contexts = [computed + len(tokens) for tokens, computed in requests]
     max_blocks = limits.max_blocks_per_request
     if block_tables is None:
@@ -95,16 +96,10 @@ def step(
             range((r + 1) * max_blocks - 1, (r + 1) * max_blocks - 1 - -(-context // limits.block_size), -1)
             for r, context in enumerate(contexts)
         ]
-    table_RM = np.full((len(requests), max_blocks), -1, np.int32)
-    for row_M, blocks in zip(table_RM, block_tables, strict=True):
-        row_M[: len(blocks)] = blocks
-    index_S = np.arange(sum(lengths)) if logits_index is None else np.asarray(logits_index)
-    return StepInputs(
-        token_ids_T=np.array([i for tokens, _ in requests for i in tokens], np.int32),
-        positions_T=np.concatenate([np.arange(c, c + len(t)) for t, c in requests]).astype(np.int32),
-        query_start_R1=np.cumsum([0, *lengths], dtype=np.int32),
-        context_len_R=np.array(contexts, np.int32),
-        block_table_RM=table_RM,
-        logits_index_S=index_S.astype(np.int32),
-        sampling=sampling or sampling_inputs(len(index_S)),
-    )
+    with_blocks = [
+        (list(tokens), computed, list(blocks))
+        for (tokens, computed), blocks in zip(requests, block_tables, strict=True)
+    ]
+    made = step_of(with_blocks, max_blocks)
+    index_S = made.logits_index_S if logits_index is None else np.asarray(logits_index, np.int32)
+    return replace(made, logits_index_S=index_S, sampling=sampling or sampling_inputs(len(index_S)))

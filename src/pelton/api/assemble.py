@@ -34,6 +34,7 @@ from pelton.engine.limits import SchedulerLimits
 from pelton.engine.loop import EngineLoop
 from pelton.engine.process_client import ProcessClient
 from pelton.engine.scheduler import Scheduler
+from pelton.errors import ConfigError
 from pelton.kvcache.block_pool import BlockPool
 from pelton.loading import load_model
 from pelton.runner.direct_step import logits_of
@@ -65,6 +66,7 @@ class Opened:
     asked: UserConfig
     config: EngineConfig
     decisions: tuple[Decision, ...]
+    chat_template: str | None  # what was asked for in place of the model's own
 
     @property
     def setup(self) -> EngineSetup:
@@ -76,9 +78,24 @@ def open_model(asked: UserConfig, on_progress: ProgressCallback | None = None) -
     """Find, open and configure the model that `asked` names; a name that stands for a download is downloaded."""
     if on_progress is not None:
         on_progress("finding the model", 0.0)
+    chat_template = read_chat_template(asked)
     checkpoint = open_checkpoint(resolve_model(str(asked.get("model"))))
     config, decisions = resolve(asked, get_model_facts(checkpoint, asked), probe_hardware())
-    return Opened(checkpoint=checkpoint, asked=asked, config=config, decisions=decisions)
+    return Opened(checkpoint=checkpoint, asked=asked, config=config, decisions=decisions, chat_template=chat_template)
+
+
+def read_chat_template(asked: UserConfig) -> str | None:
+    """The text of the file that is asked for as the chat template. Raises ConfigError if it cannot be read."""
+    path = asked.get("chat_template")
+    if path is None:
+        return None
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{asked.where('chat_template')}: {path} cannot be read as text ({error}). "
+            "Give a UTF-8 file with a Jinja template, or leave it out for the model's own."
+        ) from error
 
 
 def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
@@ -86,10 +103,11 @@ def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
     spec = checkpoint.spec
     is_reference = asked.get("backend") == "reference"
     head_dim = spec.head_dim if is_reference else -(-spec.head_dim // KV_LANES) * KV_LANES
-    bytes_per_number = 8 if is_reference else 4 if asked.get("exact") else 2
+    float_bytes = 8 if is_reference and asked.get("dtype") == "float64" else 4
+    bytes_per_number = float_bytes if is_reference or asked.get("exact") else 2
     weight_bytes = checkpoint.weight_bytes
     if is_reference:
-        weight_bytes = 4 * sum(_count(info.shape) for info in checkpoint.tensors.values())
+        weight_bytes = float_bytes * sum(_count(info.shape) for info in checkpoint.tensors.values())
     return ModelFacts(
         name=spec.architecture,
         max_position=spec.max_position,
@@ -148,7 +166,8 @@ def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> E
         checkpoint, make_backend(config.runner.backend, config.model.dtype), limits, config.model.max_model_len
     )
     report("allocating the KV cache", 0.9)
-    pool = KvPool(config.cache.num_blocks, loaded.executable.kv_bytes_per_block)
+    free_bytes = probe_hardware().available_memory_bytes  # now that the weights are there
+    pool = KvPool(config.cache.num_blocks, loaded.executable.kv_bytes_per_block, free_bytes)
     runner = ModelRunner(
         loaded.executable,
         limits,
@@ -202,10 +221,11 @@ def make_engine(setup_bytes: bytes, report: Report) -> tuple[EngineLoop, EngineF
 async def start_in_process(asked: UserConfig, on_progress: ProgressCallback | None = None) -> EngineParts:
     """An engine in this process, on a thread of its own: for `LLM` and `AsyncLLM`."""
     opened = await asyncio.to_thread(open_model, asked, on_progress)
+    tokenizer = await asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
     report = on_progress or _ignore_progress
     engine = await asyncio.to_thread(make_loop, opened.checkpoint, opened.config, report)
     client = InProcessClient(engine)
-    return await asyncio.to_thread(make_parts, opened, client, client.facts)
+    return make_parts(opened, client, client.facts, tokenizer)
 
 
 async def start_in_child(opened: Opened) -> EngineParts:
@@ -213,25 +233,22 @@ async def start_in_child(opened: Opened) -> EngineParts:
     client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup))
     starting = asyncio.create_task(client.start())
     try:
-        tokenizer = asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
-        built, facts = await asyncio.gather(tokenizer, starting)
+        making = asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
+        tokenizer, facts = await asyncio.gather(making, starting)
     except BaseException:
         starting.cancel()
         await client.close()
         raise
-    return make_parts(opened, client, facts, built)
+    return make_parts(opened, client, facts, tokenizer)
 
 
-def make_parts(
-    opened: Opened, client: EngineClient, facts: EngineFacts, tokenizer: Tokenizer | None = None
-) -> EngineParts:
+def make_parts(opened: Opened, client: EngineClient, facts: EngineFacts, tokenizer: Tokenizer) -> EngineParts:
     """The engine with what text needs around it."""
     source = opened.checkpoint.tokenizer_source
-    built = tokenizer or make_tokenizer(source)
     worker = TemplateWorker()
-    template = source.chat_template
-    if opened.config.model.chat_template is not None:
-        template = Path(opened.config.model.chat_template).read_text(encoding="utf-8")
+    template, named = source.chat_template, source.chat_templates
+    if opened.chat_template is not None:
+        template, named = opened.chat_template, {}
 
     def close() -> None:
         worker.close()
@@ -243,8 +260,8 @@ def make_parts(
         asked=opened.asked,
         config=opened.config,
         decisions=opened.decisions,
-        tokenizer=built,
-        chat=Chat(built, worker, template, source.chat_templates),
+        tokenizer=tokenizer,
+        chat=Chat(tokenizer, worker, template, named),
         generation=opened.checkpoint.generation,
         close=close,
     )

@@ -1,0 +1,227 @@
+"""Engines put together from a tiny model: the parts agree with each other, and tokens come out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from tests.fakes import VOCAB_SIZE, TinyModel
+
+from pelton.api import assemble
+from pelton.api.assemble import (
+    Opened,
+    get_model_facts,
+    make_backend,
+    make_engine,
+    make_limits,
+    make_logits_reader,
+    make_loop,
+    open_model,
+    start_in_child,
+    start_in_process,
+)
+from pelton.api.parts import EngineParts
+from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.config.hardware import probe_hardware
+from pelton.config.user_config import UserConfig, ask
+from pelton.core.sampling_params import SamplingParams
+from pelton.core.step import NewRequest, RequestId
+from pelton.errors import CheckpointError, ConfigError
+from pelton.loading import load_model
+
+pytestmark = pytest.mark.cpu
+
+PROMPT = tuple(b"To be, or not to be")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return TinyModel().write(tmp_path_factory.mktemp("assemble") / "tiny")
+
+
+def small(folder: Path, **more: object) -> UserConfig:
+    """A small pool and few threads, so that an engine starts at once."""
+    sizes = {"num_threads": 1, "max_num_requests": 2, "kv_cache_memory_bytes": 2**20, "max_model_len": 128}
+    return ask(model=str(folder), **(sizes | more))
+
+
+def ignore(_stage: str, _fraction: float) -> None:
+    """Nobody watches."""
+
+
+def request(name: str) -> NewRequest:
+    sampling = SamplingParams(temperature=0.0, max_tokens=6, ignore_eos=True)
+    return NewRequest(request_id=RequestId(name), prompt_token_ids=PROMPT, sampling=sampling)
+
+
+async def generate(parts: EngineParts) -> list[int]:
+    return [token async for output in parts.client.generate(request("r")) for token in output.token_ids]
+
+
+def run(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(asyncio.wait_for(test(), 60))  # type: ignore[arg-type]
+
+
+@asynccontextmanager
+async def closing(parts: EngineParts) -> AsyncIterator[EngineParts]:
+    try:
+        yield parts
+    finally:
+        await parts.client.close()
+        parts.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "kv_bytes", "float_bytes"),
+    [
+        ({}, 1024, 4),  # 4 layers, keys and values, 2 heads of 16 padded to 32, in bfloat16
+        ({"exact": True}, 2048, 4),
+        ({"backend": "reference"}, 1024, 4),  # heads are as they are
+        ({"backend": "reference", "dtype": "float64"}, 2048, 8),
+    ],
+)
+def test_facts_of_a_model(folder: Path, asked: dict[str, object], kv_bytes: int, float_bytes: int) -> None:
+    """The cache is counted as the executable does."""
+    wanted = small(folder, **asked)
+    opened = open_model(wanted)
+    facts = get_model_facts(opened.checkpoint, wanted)
+    assert (facts.name, facts.vocab_size, facts.hidden_size, facts.num_layers) == ("llama", VOCAB_SIZE, 64, 4)
+    assert facts.max_position == 512
+    assert facts.weight_bytes == float_bytes * sum(int(np.prod(shape)) for shape in TinyModel().shapes().values())
+    assert facts.kv_bytes_per_token == kv_bytes
+    config = opened.config
+    backend = make_backend(config.runner.backend, config.model.dtype)
+    loaded = load_model(opened.checkpoint, backend, make_limits(config), config.model.max_model_len)
+    assert loaded.executable.kv_bytes_per_block == kv_bytes * config.cache.block_size
+    opened.checkpoint.close()
+
+
+def test_the_reference_keeps_its_weights_in_float32(tmp_path: Path) -> None:
+    with open_checkpoint(TinyModel(dtype="BF16").write(tmp_path)) as checkpoint:
+        native = get_model_facts(checkpoint, ask(model="x"))
+        reference = get_model_facts(checkpoint, ask(model="x", backend="reference"))
+    assert reference.weight_bytes == 2 * native.weight_bytes
+
+
+def test_limits_hold_what_the_scheduler_may_do(folder: Path) -> None:
+    asked = small(folder, max_model_len=100, block_size=32, max_num_batched_tokens=50, wide_activations="head")
+    opened = open_model(asked)
+    opened.checkpoint.close()
+    limits = make_limits(opened.config)
+    assert (limits.max_num_batched_tokens, limits.max_num_requests, limits.max_num_logits_rows) == (50, 2, 2)
+    assert (limits.block_size, limits.max_blocks_per_request) == (32, 4)
+    assert (limits.num_threads, limits.max_num_logprobs, limits.wide_activations, limits.exact) == (
+        1,
+        20,
+        "head",
+        False,
+    )
+
+
+def test_opening_says_what_was_decided(folder: Path) -> None:
+    stages: list[str] = []
+    opened = open_model(small(folder), lambda stage, _fraction: stages.append(stage))
+    opened.checkpoint.close()
+    assert stages == ["finding the model"]
+    assert opened.config.model.max_model_len == 128
+    assert "max_model_len" not in {decision.field for decision in opened.decisions}
+    assert opened.setup.path == str(folder)
+    assert opened.chat_template is None
+
+
+def test_an_engine_from_bytes(folder: Path) -> None:
+    opened = open_model(small(folder))
+    stages: list[tuple[str, float]] = []
+    engine, facts = make_engine(msgspec.msgpack.encode(opened.setup), lambda *stage: stages.append(stage))
+    assert [stage for stage, _ in stages] == ["loading weights", "allocating the KV cache"]
+    assert facts.details == {"backend": "cpu", "threads": "1"}
+    assert (facts.max_model_len, facts.vocab_size) == (128, VOCAB_SIZE)
+    assert facts.block_size * facts.num_blocks == 1024
+    outputs = list(engine.run([request("r")]))
+    assert sum(len(output.token_ids) for output in outputs) == 6
+    assert outputs[-1].finish_reason == "length"
+    engine.close()
+    opened.checkpoint.close()
+
+
+def test_engines_here_and_in_a_child_give_the_same_tokens(folder: Path) -> None:
+    async def test() -> None:
+        async with closing(await start_in_process(small(folder))) as here:
+            tokens = await generate(here)
+            prompt = await asyncio.to_thread(here.chat.make_prompt, [{"role": "user", "content": "Hi"}])
+            assert prompt.text == "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+        async with closing(await start_in_child(open_model(small(folder)))) as there:
+            assert await generate(there) == tokens
+            assert there.facts.details["backend"] == "cpu"
+            assert there.tokenizer.decode(PROMPT) == "To be, or not to be"
+        assert len(tokens) == 6
+
+    run(test)
+
+
+def test_a_chat_template_replaces_all_of_the_models_own(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "template.jinja"
+    file.write_text("<{{ messages[0]['content'] }}>", encoding="utf-8")
+
+    async def test() -> None:
+        async with closing(await start_in_process(small(folder, chat_template=str(file)))) as parts:
+            for tools in (None, [{"type": "function"}]):
+                make = parts.chat.make_prompt
+                prompt = await asyncio.to_thread(make, [{"role": "user", "content": "Hi"}], tools=tools)
+                assert prompt.text == "<Hi>"
+
+    run(test)
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_chat_template_that_cannot_be_read_is_told_before_anything_is_loaded(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    file = tmp_path / "template.jinja"
+    if content is not None:
+        file.write_bytes(content)
+    with pytest.raises(
+        ConfigError, match=r"^chat_template: \S*template\.jinja cannot be read as text \(.*Give a UTF-8"
+    ):
+        open_model(ask(model="/no/such/model", chat_template=str(file)))
+
+
+def test_a_cache_that_does_not_fit_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_model(small(folder))
+    taken = replace(probe_hardware(), available_memory_bytes=2**19)  # somebody else was faster
+    monkeypatch.setattr(assemble, "probe_hardware", lambda: taken)
+    with pytest.raises(ConfigError, match=r"KV cache: 32 blocks need .* are free"):
+        make_loop(opened.checkpoint, opened.config, ignore)
+    opened.checkpoint.close()
+
+
+def test_an_engine_that_cannot_load_leaves_no_process(tmp_path: Path) -> None:
+    folder = TinyModel().write(tmp_path / "tiny")
+    opened: Opened = open_model(small(folder))
+    (folder / "model.safetensors").unlink()
+
+    async def test() -> None:
+        with pytest.raises(CheckpointError, match="safetensors"):
+            await start_in_child(opened)
+
+    run(test)
+    opened.checkpoint.close()
+
+
+@pytest.mark.parametrize("chunk", [5, 64])
+def test_logits_of_a_text(folder: Path, chunk: int) -> None:
+    opened = open_model(small(folder, exact=True))
+    native = make_logits_reader(opened, "cpu", window=40, chunk=chunk)
+    reference = make_logits_reader(opened, "reference", window=40, chunk=64)
+    text = [*PROMPT, *PROMPT]
+    expected = reference(text)
+    assert expected.shape == (len(text), VOCAB_SIZE)
+    np.testing.assert_allclose(native(text), expected, atol=1e-4 * float(np.abs(expected).max()))
+    np.testing.assert_array_equal(native(text), native(text))
+    opened.checkpoint.close()

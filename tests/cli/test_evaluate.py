@@ -1,0 +1,61 @@
+import json
+from pathlib import Path
+
+import pytest
+from tests.fakes import TinyModel
+
+from pelton.cli.main import main
+
+pytestmark = pytest.mark.cpu
+
+TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom."
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(TinyModel().write(tmp_path / "tiny"))
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> str:
+    file = tmp_path / "text.txt"
+    file.write_text(TEXT, encoding="utf-8")
+    return str(file)
+
+
+def fidelity(*args: str) -> int:
+    return main(["eval", "fidelity", *args, "--num-threads", "1", "--window", "32"])
+
+
+def test_exact_is_within_rounding_and_the_default_near(folder: str, text: str, capsys: pytest.CaptureFixture[str]):
+    """A window of 32 cuts 70 positions into three; a token of this model is a byte."""
+    found = []
+    for flags in (["--exact"], []):
+        assert fidelity(folder, "--text", text, "--positions", "70", *flags) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    exact, default = found
+    assert exact["num_positions"] == default["num_positions"] == 70
+    assert (exact["backend"], exact["same_token"]) == ("cpu", 1)
+    assert exact["max_kl"] < 1e-8 < default["mean_kl"] < 0.05
+
+
+def test_the_reference_agrees_with_itself(folder: str, text: str, capsys: pytest.CaptureFixture[str]):
+    assert fidelity(folder, "--text", text, "--positions", "40", "--backend", "reference") == 0
+    row = json.loads(capsys.readouterr().out)
+    assert (row["model"], row["backend"]) == (folder, "reference")
+    assert (row["same_token"], row["mean_kl"], row["max_kl"]) == (1, 0, 0)
+
+
+def test_python_itself_is_the_text_if_none_is_given(folder: str, capsys: pytest.CaptureFixture[str]):
+    assert fidelity(folder, "--positions", "33") == 0
+    assert json.loads(capsys.readouterr().out)["num_positions"] == 33
+
+
+def test_texts_that_cannot_be_used(folder: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert fidelity(folder, "--text", text, "--positions", "1000") == 2
+    assert f"text.txt has {len(TEXT)} tokens, --positions asks for 1000" in capsys.readouterr().err
+    assert fidelity(folder, "--text", str(tmp_path / "none")) == 2
+    assert "none cannot be read" in capsys.readouterr().err
+    (tmp_path / "bad").write_bytes(b"\xff")
+    assert fidelity(folder, "--text", str(tmp_path / "bad")) == 2
+    assert "bad cannot be read" in capsys.readouterr().err

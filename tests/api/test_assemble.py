@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,6 @@ from tests.fakes import VOCAB_SIZE, TinyModel
 
 from pelton.api import assemble
 from pelton.api.assemble import (
-    Opened,
     get_model_facts,
     make_backend,
     make_engine,
@@ -32,8 +31,10 @@ from pelton.config.hardware import probe_hardware
 from pelton.config.user_config import UserConfig, ask
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import NewRequest, RequestId
+from pelton.engine.process_client import ProcessClient
 from pelton.errors import CheckpointError, ConfigError
 from pelton.loading import load_model
+from pelton.tokenization import Tokenizer
 
 pytestmark = pytest.mark.cpu
 
@@ -201,14 +202,31 @@ def test_a_cache_that_does_not_fit_is_refused(folder: Path, monkeypatch: pytest.
     opened.checkpoint.close()
 
 
-def test_an_engine_that_cannot_load_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_tokenizer_bad", [False, True])
+def test_an_engine_that_cannot_start_leaves_no_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_tokenizer_bad: bool
+) -> None:
+    clients: list[ProcessClient] = []
+
+    def make_client(command: Sequence[str], config: bytes) -> ProcessClient:
+        clients.append(ProcessClient(command, config))
+        return clients[-1]
+
+    def refuse(_source: object) -> Tokenizer:
+        raise CheckpointError("a tokenizer of model.safetensors")
+
+    monkeypatch.setattr(assemble, "ProcessClient", make_client)
     folder = TinyModel().write(tmp_path / "tiny")
-    opened: Opened = open_model(small(folder))
-    (folder / "model.safetensors").unlink()
+    opened = open_model(small(folder))
+    if is_tokenizer_bad:
+        monkeypatch.setattr(assemble, "make_tokenizer", refuse)
+    else:
+        (folder / "model.safetensors").unlink()
 
     async def test() -> None:
         with pytest.raises(CheckpointError, match="safetensors"):
             await start_in_child(opened)
+        assert [client.engine_pid for client in clients] == [None]
 
     run(test)
     opened.checkpoint.close()

@@ -14,7 +14,7 @@ from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.errors import CheckpointError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # thousands of files
 
 SIZES: dict[str, Any] = {
     "vocab_size": 96,

@@ -35,7 +35,7 @@ from pelton.checkpoint.gguf.container import read_container
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.errors import CheckpointError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # thousands of files
 
 MAX_TRACED_BYTES = 4 << 20
 HUGE = 1 << 63

@@ -20,7 +20,7 @@ from pelton.checkpoint.hf.safetensors import read_safetensors
 from pelton.checkpoint.hf.shards import read_weights
 from pelton.errors import CheckpointError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # thousands of files
 
 MAX_TRACED_BYTES = 8 << 20
 

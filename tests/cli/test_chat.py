@@ -13,7 +13,7 @@ from pelton.api.messages import parse_messages
 from pelton.cli import chat as module
 from pelton.cli.main import main
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real servers
 
 
 def echo(prompt: tuple[int, ...]) -> list[int]:

@@ -11,7 +11,7 @@ from tests.cli.server_thread import serve_in_thread
 
 from pelton.cli.main import main
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real servers
 
 
 def test_one_text(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from tests.cli.server_thread import serve_in_thread
 from pelton.cli.http_client import ServerClient
 from pelton.errors import CapacityError, ConfigError, EngineError, RequestError, TransferError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real servers
 PATH = "/v1/completions"
 
 

@@ -16,7 +16,7 @@ from tests.server.http import make_state, on_a_port, read_events
 
 from pelton.config.schema import LogConfig
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real servers
 DEADLINE_S = 10.0
 
 

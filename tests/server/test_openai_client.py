@@ -9,7 +9,7 @@ import pytest
 from tests.api.fakes import ANSWER, FakeEngineClient
 from tests.server.http import make_state, on_a_port
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real servers
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 

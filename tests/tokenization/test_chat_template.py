@@ -10,7 +10,7 @@ from pelton.errors import InternalError, RequestError
 from pelton.tokenization import chat_template
 from pelton.tokenization.chat_template import TemplateWorker
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real processes
 
 CHAT = (
     "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</>{% endfor %}"

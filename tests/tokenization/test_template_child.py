@@ -10,7 +10,7 @@ import pytest
 
 from pelton.tokenization import template_child
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real processes
 
 
 def render(template: str, **variables: object) -> dict[str, object]:

@@ -10,7 +10,7 @@ from pelton.checkpoint.hub import pip_download
 from pelton.checkpoint.hub.pip_download import download_wheel
 from pelton.errors import CheckpointError, ConfigError, TransferError
 
-pytestmark = pytest.mark.unit
+pytestmark = pytest.mark.cpu  # real processes
 
 
 @pytest.fixture

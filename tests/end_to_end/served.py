@@ -28,7 +28,8 @@ class Served:
         self.lines: list[str] = []
         self._queue: SimpleQueue[str | None] = SimpleQueue()
         assert process.stderr is not None
-        threading.Thread(target=self._read, args=(process.stderr,), daemon=True).start()
+        self._reader = threading.Thread(target=self._read, args=(process.stderr,), daemon=True)
+        self._reader.start()
 
     def _read(self, stderr: IO[str]) -> None:
         for line in stderr:
@@ -52,6 +53,13 @@ class Served:
         self.process.send_signal(number)
         return self.process.wait(END_TIMEOUT_S)
 
+    def clean_up(self) -> None:
+        """Kill the server if it still runs, and wait until nobody writes to its stderr: its engine has ended too."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self._reader.join(END_TIMEOUT_S)
+        assert not self._reader.is_alive(), "a process of the server has outlived it"
+
 
 @contextmanager
 def serve(model: Path | str, *flags: str) -> Iterator[Served]:
@@ -64,8 +72,7 @@ def serve(model: Path | str, *flags: str) -> Iterator[Served]:
             served.url = served.wait_for(r"(http://127\.0\.0\.1:\d+)/v1").group(1)
             yield served
         finally:
-            if process.poll() is None:
-                process.kill()
+            served.clean_up()
 
 
 def run_pelton(*arguments: str, timeout_s: float = 60.0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:

@@ -53,6 +53,13 @@ class Served:
         self.process.send_signal(number)
         return self.process.wait(END_TIMEOUT_S)
 
+    def find_engine(self) -> int:
+        """The process id of the engine."""
+        pid = self.process.pid
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        (engine,) = [child for child in children if b"engine_main" in Path(f"/proc/{child}/cmdline").read_bytes()]
+        return int(engine)
+
     def clean_up(self) -> None:
         """Kill the server if it still runs, and wait until nobody writes to its stderr: its engine has ended too."""
         if self.process.poll() is None:
@@ -61,12 +68,16 @@ class Served:
         assert not self._reader.is_alive(), "a process of the server has outlived it"
 
 
+def make_environment() -> dict[str, str]:
+    """This process's environment without the settings of Pelton, except where its models are."""
+    return {k: v for k, v in os.environ.items() if k == "PELTON_CACHE" or not k.startswith("PELTON_")}
+
+
 @contextmanager
 def serve(model: Path | str, *flags: str) -> Iterator[Served]:
     """A server that is ready."""
     command = [*PELTON, "serve", str(model), "--port", "0", *flags]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=make_environment()) as process:
         served = Served(process)
         try:
             served.url = served.wait_for(r"(http://127\.0\.0\.1:\d+)/v1").group(1)
@@ -78,7 +89,6 @@ def serve(model: Path | str, *flags: str) -> Iterator[Served]:
 def run_pelton(*arguments: str, timeout_s: float = 60.0, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
     """The result of one command of the command line."""
     command = [*PELTON, *arguments]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PELTON_")}
     return subprocess.run(
-        command, input=stdin, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False
+        command, input=stdin, capture_output=True, text=True, env=make_environment(), timeout=timeout_s, check=False
     )

@@ -139,7 +139,7 @@ def test_an_engine_that_dies_ends_its_requests_and_comes_back(tiny_model: Path) 
         with httpx.stream("POST", url, json=body, timeout=DEADLINE_S) as response:
             lines = response.iter_lines()
             next(lines)
-            os.kill(find_engine(served.process.pid), signal.SIGKILL)
+            os.kill(served.find_engine(), signal.SIGKILL)
             rest = [line for line in lines if line]
         assert rest[-1] == "data: [DONE]"
         assert '"error":{' in rest[-2]
@@ -148,10 +148,3 @@ def test_an_engine_that_dies_ends_its_requests_and_comes_back(tiny_model: Path) 
             assert time.monotonic() < end_s, "the engine did not come back"
             time.sleep(0.05)
         assert httpx.post(url, json={"prompt": "a", **GREEDY}, timeout=DEADLINE_S).status_code == 200
-
-
-def find_engine(server_pid: int) -> int:
-    """The process id of the server's engine."""
-    children = Path(f"/proc/{server_pid}/task/{server_pid}/children").read_text().split()
-    (engine,) = [pid for pid in children if b"engine_main" in Path(f"/proc/{pid}/cmdline").read_bytes()]
-    return int(engine)

@@ -29,6 +29,12 @@ def test_no_model(capsys: pytest.CaptureFixture[str]):
     assert "MODEL is missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("flag", ["--prompt", "--output", "--repeat"])
+def test_counts_begin_at_one(flag: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "offline", "demo", flag, "0"]) == 2
+    assert f"'{flag}': 0 is not in the range x>=1" in capsys.readouterr().err
+
+
 def test_batches():
     assert parse_batches("1,8, 32") == [1, 8, 32]
 

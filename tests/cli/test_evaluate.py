@@ -51,6 +51,12 @@ def test_python_itself_is_the_text_if_none_is_given(folder: str, capsys: pytest.
     assert json.loads(capsys.readouterr().out)["num_positions"] == 33
 
 
+@pytest.mark.parametrize(("flag", "least"), [("--positions", 1), ("--window", 16)])
+def test_counts_have_a_least_value(flag: str, least: int, capsys: pytest.CaptureFixture[str]):
+    assert main(["eval", "fidelity", "demo", flag, str(least - 1)]) == 2
+    assert f"'{flag}': {least - 1} is not in the range x>={least}" in capsys.readouterr().err
+
+
 def test_texts_that_cannot_be_used(folder: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert fidelity(folder, "--text", text, "--positions", "1000") == 2
     assert f"text.txt has {len(TEXT)} tokens, --positions asks for 1000" in capsys.readouterr().err

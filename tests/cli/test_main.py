@@ -39,6 +39,15 @@ def test_help(golden: Golden):
     golden.check("help.txt", result.output.rstrip())
 
 
+@pytest.mark.parametrize("args", [[], ["models"]])
+def test_a_group_alone_shows_its_help(args: list[str], capsys: pytest.CaptureFixture[str]):
+    assert main(args) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith("Usage: pelton")
+    assert "\nCommands:\n" in err
+
+
 def test_help_imports_no_command_and_nothing_heavy():
     code = "import sys; from pelton.cli.main import main; code = main(['--help']); print('modules', *sys.modules)"
     modules = set(run_python(code).stdout.rpartition("modules ")[2].split())

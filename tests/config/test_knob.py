@@ -70,6 +70,7 @@ def test_right_values_get_the_type_of_the_field(name: str, given: Any, value: An
         ("block_size", 24, "24 is not allowed. Allowed: 8, 16"),
         ("max_model_len", "8x", "'8x' is not a whole number. Suffixes: k"),
         ("max_model_len", 0, "the least is 1 tokens"),
+        ("max_model_len", 99_999_999, "the most is 16777216 tokens"),
         ("num_blocks", 5, "num_blocks follows from other settings"),
     ],
 )

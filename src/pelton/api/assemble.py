@@ -92,8 +92,9 @@ def read_chat_template(asked: UserConfig) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"{asked.where('chat_template')}: {path} cannot be read as text ({error}). "
+            f"{asked.where('chat_template')}: {path} cannot be read as text ({why}). "
             "Give a UTF-8 file with a Jinja template, or leave it out for the model's own."
         ) from error
 

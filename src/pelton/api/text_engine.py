@@ -140,7 +140,7 @@ class TextEngine:
             self.check(prompt_token_ids, sampling)
         problem = self.parts.client.health_problem()
         if problem is not None:
-            raise CapacityError(f"The engine takes no requests: {problem}.", retry_after_s=5.0)
+            raise CapacityError(f"The engine takes no requests: {problem}", retry_after_s=5.0)
         arrival_s = self._clock()
         answers = [
             self._answer(

@@ -15,6 +15,8 @@ from pelton.cli.options import config_options, get_model
 from pelton.config.user_config import UserConfig
 from pelton.errors import ConfigError
 
+COUNT = click.IntRange(min=1)
+
 
 @click.group()
 def bench() -> None:
@@ -24,9 +26,11 @@ def bench() -> None:
 @bench.command()
 @config_options("model", "cache", "scheduler", "runner")
 @click.option("--batch", default="1,8,32", show_default=True, help="Numbers of requests, with commas between.")
-@click.option("--prompt", default=128, show_default=True, help="Prompt tokens of each request.")
-@click.option("--output", default=64, show_default=True, help="Tokens of each request decoded after the first.")
-@click.option("--repeat", default=3, show_default=True, help="Runs of each kind; the best counts.")
+@click.option("--prompt", default=128, type=COUNT, show_default=True, help="Prompt tokens of each request.")
+@click.option(
+    "--output", default=64, type=COUNT, show_default=True, help="Tokens of each request decoded after the first."
+)
+@click.option("--repeat", default=3, type=COUNT, show_default=True, help="Runs of each kind; the best counts.")
 def offline(asked: UserConfig, batch: str, prompt: int, output: int, repeat: int) -> None:
     """Prefill and decode speed of MODEL without HTTP, one JSON line per batch size."""
     get_model(asked)

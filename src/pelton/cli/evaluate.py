@@ -18,6 +18,7 @@ from pelton.errors import ConfigError
 from pelton.tokenization import Tokenizer, make_tokenizer
 
 CHUNK = 64  # tokens per step
+MIN_WINDOW = 16  # room for what begins a text, and some of the text
 
 
 @click.group()
@@ -27,9 +28,17 @@ def evaluate() -> None:
 
 @evaluate.command()
 @config_options("model", "runner")
-@click.option("--positions", default=2000, show_default=True, help="Token positions to compare.")
+@click.option(
+    "--positions", default=2000, type=click.IntRange(min=1), show_default=True, help="Token positions to compare."
+)
 @click.option("--text", type=click.Path(path_type=Path), help="Text to read. Default: Python's argparse module.")
-@click.option("--window", default=2048, show_default=True, help="Positions read in one context.")
+@click.option(
+    "--window",
+    default=2048,
+    type=click.IntRange(min=MIN_WINDOW),
+    show_default=True,
+    help="Positions read in one context.",
+)
 def fidelity(asked: UserConfig, positions: int, text: Path | None, window: int) -> None:
     """Compare MODEL on the chosen backend with the float32 reference: same tokens, and KL in nats."""
     get_model(asked)
@@ -60,7 +69,8 @@ def read_tokens(tokenizer: Tokenizer, text: Path | None, count: int) -> list[int
     try:
         content = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--text: {path} cannot be read ({error}). Give a UTF-8 text file.") from error
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(f"--text: {path} cannot be read ({why}). Give a UTF-8 text file.") from error
     token_ids = tokenizer.encode(content, add_special_tokens=False)
     if len(token_ids) < count:
         raise ConfigError(

@@ -107,6 +107,9 @@ def run_guarded(action: Callable[[], Any]) -> int:
     except BrokenPipeError:
         silence_stdout()
         return EXIT_BROKEN_PIPE
+    except click.exceptions.NoArgsIsHelpError as error:  # `pelton` or `pelton models` alone: the help, as it is
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     except click.UsageError as error:
         return _report(describe_usage_error(error), 2)
     except click.ClickException as error:

@@ -100,10 +100,15 @@ def check_value(setting: Setting, value: Any, *, where: str) -> Any:
     if about.choices and result not in about.choices:
         raise ConfigError(f"{where}: {value!r} is not allowed. Allowed: {', '.join(map(str, about.choices))}.")
     if about.minimum is not None and not result >= about.minimum:  # written so that NaN fails
-        raise ConfigError(f"{where}: {value!r} is too small; the least is {about.minimum:g}{_unit(about)}.")
+        raise ConfigError(f"{where}: {value!r} is too small; the least is {_number(about.minimum)}{_unit(about)}.")
     if about.maximum is not None and not result <= about.maximum:
-        raise ConfigError(f"{where}: {value!r} is too large; the most is {about.maximum:g}{_unit(about)}.")
+        raise ConfigError(f"{where}: {value!r} is too large; the most is {_number(about.maximum)}{_unit(about)}.")
     return result
+
+
+def _number(bound: float) -> str:
+    """Without an exponent: 16777216 and 0.5."""
+    return str(int(bound)) if float(bound).is_integer() else str(bound)
 
 
 def _convert(setting: Setting, value: Any, where: str) -> Any:

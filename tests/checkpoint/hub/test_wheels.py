@@ -13,7 +13,7 @@ from tests.checkpoint.hub.tiny_wheels import CONTENTS, make_index, sha256, write
 from pelton.checkpoint.hub import wheels
 from pelton.checkpoint.hub.catalog import CatalogModel, Part, Wheel
 from pelton.checkpoint.hub.progress import Progress
-from pelton.errors import CapacityError, CheckpointError, ConfigError
+from pelton.errors import CapacityError, CheckpointError, ConfigError, TransferError
 
 pytestmark = pytest.mark.unit
 
@@ -185,6 +185,13 @@ def test_full_disk_is_told_before_anything_is_downloaded(
     with pytest.raises(CapacityError, match=r"tiny needs 67 MB of disk .* set PELTON_CACHE"):
         wheels.fetch(model, tmp_path / "cache", quiet(model))
     assert downloads.names == []
+
+
+def test_a_cache_that_cannot_be_written_is_told(tmp_path: Path, downloads: Downloads) -> None:
+    model = make_index(downloads.index)
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(TransferError, match=r"^tiny: cannot be written to \S+cache: .*\. Set PELTON_CACHE"):
+        wheels.fetch(model, tmp_path / "cache", quiet(model))
 
 
 def test_two_at_once_download_once(tmp_path: Path, downloads: Downloads) -> None:

@@ -36,7 +36,7 @@ def read_weights(directory: Path) -> dict[str, PlacedTensor]:
         raise CheckpointError(
             f"{directory}: has {len(others)} safetensors files and no {_INDEX} that says which belong to the model."
         )
-    pickled = sorted(path.name for path in directory.glob("*.bin")) + sorted(
+    pickled = sorted(path.name for path in directory.glob("pytorch_model*.bin")) + sorted(
         path.name for path in directory.glob("*.pth")
     )
     hint = f" {pickled[0]} is a pickle, which is never opened; convert it to safetensors." if pickled else ""

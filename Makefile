@@ -60,21 +60,21 @@ clean: ## Remove what was built, .venv included; downloaded models stay in the c
 
 $(VENV)/.stamp-venv:
 	@echo "== making $(VENV)"
-	$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or later is needed, this is {sys.version}" if sys.version_info < (3, 11) else 0)'
-	$(PYTHON) -m venv $(VENV)
-	$(PIP) --upgrade 'pip>=25.1'
+	@$(PYTHON) -c 'import sys; sys.exit(f"Python 3.11 or later is needed, this is {sys.version}" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) --upgrade 'pip>=25.1'
 	@touch $@
 
 # The build runs in the venv, not in a fresh environment each time, so ninja builds only what changed.
 $(VENV)/.stamp-run: $(VENV)/.stamp-venv pyproject.toml $(NATIVE_SOURCES)
-	@echo "== installing what Pelton needs and building the kernels"
-	$(PIP) --group build
-	$(PIP) --no-build-isolation --editable .
+	@echo "== installing what Pelton needs and building the kernels (a minute or two)"
+	@$(PIP) --group build
+	@$(PIP) --no-build-isolation --editable .
 	@touch $@
 
 # torch comes first and alone: whichever build of this version pip is set up to find is the one that stays.
 $(VENV)/.stamp-dev: $(VENV)/.stamp-venv pyproject.toml
-	@echo "== installing tools and oracles of the tests"
-	$(PIP) torch==2.13.0
-	$(PIP) --group dev
+	@echo "== installing tools and oracles of the tests (minutes, torch is large)"
+	@$(PIP) torch==2.13.0
+	@$(PIP) --group dev
 	@touch $@

@@ -43,7 +43,9 @@ class Notes(Listener):
         self.went_down.set()
 
 
-def test_listener_hears_of_the_end_and_of_the_next_engine() -> None:
+def test_listener_and_log_hear_of_the_end_and_of_the_next_engine(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+
     async def test() -> None:
         notes = Notes()
         config = msgspec.msgpack.encode(Behaviour(fault="exit"))
@@ -61,6 +63,8 @@ def test_listener_hears_of_the_end_and_of_the_next_engine() -> None:
         await supervisor.close()
         started = [Progress.__name__, Ready.__name__, "up with 64 blocks"]
         assert notes.heard == [*started, Outputs.__name__, down, *started]
+        told = [message for message in caplog.messages if "%" not in message]
+        assert told[:2] == [down, "the engine was started again and takes requests"]
         assert supervisor.pid is None
 
     asyncio.run(asyncio.wait_for(test(), 30))

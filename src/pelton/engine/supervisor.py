@@ -182,6 +182,8 @@ class Supervisor:
                 reason = f"The engine could not be restarted: {error}"
                 logger.error("%s", reason)
                 self._problem = reason
+            else:
+                logger.info("the engine was started again and takes requests")
 
     async def _watch(self, child: Child) -> str:
         """Wait until the engine is gone, or stuck and killed. Why, as a sentence."""

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from pelton.cli.http_client import ServerClient
+from pelton.cli.sampling_option import MAX_TOKENS, TEMPERATURE
 from pelton.config.env import get_environment
 
 DEFAULT_URL = "http://127.0.0.1:8000"
@@ -31,8 +32,8 @@ def client_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--url", default=DEFAULT_URL, show_default=True, help="Address of the server.")
     @click.option("--model-name", default=None, help="Model to ask for. Default: the first one that is served.")
     @click.option("--api-key", default=None, help="Key to send; also PELTON_API_KEY.")
-    @click.option("--max-tokens", type=int, default=None, help="Longest answer in tokens.")
-    @click.option("--temperature", type=float, default=None, help="0 takes the most likely token.")
+    @click.option("--max-tokens", type=MAX_TOKENS, default=None, help="Longest answer in tokens.")
+    @click.option("--temperature", type=TEMPERATURE, default=None, help="0 takes the most likely token.")
     @functools.wraps(function)
     def command(
         url: str,

@@ -22,6 +22,7 @@ from pelton.api.progress import ProgressBar
 from pelton.api.text_engine import TextEngine
 from pelton.cli.options import config_options, get_model
 from pelton.cli.prompt_file import Line, make_result, read_lines
+from pelton.cli.sampling_option import MAX_TOKENS, TEMPERATURE
 from pelton.config.user_config import UserConfig
 from pelton.errors import ConfigError
 from pelton.observability.log import setup_logging
@@ -41,8 +42,8 @@ FILE = click.Path(path_type=Path)
 @click.option("-i", "--input", "input_path", required=True, type=FILE, help="A .txt or .jsonl file.")
 @click.option("-o", "--output", "output_path", required=True, type=FILE, help="A .jsonl file.")
 @click.option("--chat", "as_chat", is_flag=True, help="Take plain prompts as messages of a user.")
-@click.option("--max-tokens", type=int, default=None, help="Longest answer, where a line does not say.")
-@click.option("--temperature", type=float, default=None, help="0 takes the most likely token.")
+@click.option("--max-tokens", type=MAX_TOKENS, default=None, help="Longest answer, where a line does not say.")
+@click.option("--temperature", type=TEMPERATURE, default=None, help="0 takes the most likely token.")
 @click.option("--resume", is_flag=True, help="Keep the answers that are in the output, and go on after them.")
 @click.option("--overwrite", is_flag=True, help="Replace the output if there is one.")
 def run(asked: UserConfig, input_path: Path, output_path: Path, **more: Any) -> int:

@@ -26,7 +26,7 @@ class ModelConfig:
         "auto", "Sampling defaults: the model's own, or neutral ones.", choices=("auto", "neutral")
     )
     dtype: str = knob("auto", "Arithmetic between ops.", choices=("float32", "float64"), auto=True)
-    exact: bool = knob(False, "Keep activations in 16 or 32 bits where 8-bit ones would be faster.")
+    exact: bool = knob(False, "Keep activations, keys and values in float32: slower, within rounding of the reference.")
     wide_activations: str = knob(
         "none",
         "Linears with quantized weights that take activations of 16 bits, in two 8-bit terms, in place of 8.",
@@ -84,9 +84,7 @@ class ServerConfig:
 
     host: str = knob("127.0.0.1", "Address to listen on; 0.0.0.0 is every network interface.")
     port: int = knob(8000, "Port to listen on; 0 takes a free one.", minimum=0, maximum=65535)
-    api_key: str | None = knob(
-        None, "Key that clients must send. Guards everything but the health routes.", is_secret=True
-    )
+    api_key: str | None = knob(None, "Key that clients must send. Guards everything but /health.", is_secret=True)
     root_path: str = knob("", "Path prefix that a proxy in front strips.")
     allowed_origins: tuple[str, ...] = knob((), "Web origins that browsers may call from (CORS).")
     shutdown_timeout_s: float = knob(

@@ -11,6 +11,7 @@ TEST_MODELS := demo gemma-3-270m
 
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
 .DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
 
 help: ## Say what can be made
 	@grep -E '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | while IFS='	' read -r name text; do printf '  make %-12s %s\n' "$$name" "$$text"; done

@@ -1,10 +1,7 @@
-#include <algorithm>
-#include <cstring>
-
-#include "core/float_formats.h"
 #include "linear/activation.h"
 #include "linear/intrinsics.h"
 #include "linear/layout.h"
+#include "linear/padded_rows.h"
 
 namespace pelton {
 namespace {
@@ -49,38 +46,11 @@ void quantize_tile(const float* x, GroupScale group, int8_t* values, float* scal
   *sum32 = sums16[0] + sums16[1];
 }
 
-// Tile `t` of a row whose first term is stored at `place`, and the term after it if there are two.
-void quantize_terms(const Activation& activation, float* x, int64_t place, int t) {
-  GroupScale group = scale_of(x);
-  for (int term = 0; term < num_terms(activation.kind); ++term, ++place) {
-    const int64_t tile = place * kSlabTiles + t;
-    int8_t* values = static_cast<int8_t*>(activation.values) + tile * kTileSize;
-    quantize_tile(x, group, values, activation.scales + tile, activation.sums32 + tile, activation.sums16 + 2 * tile);
-    for (int i = 0; i < kTileSize; ++i) x[i] -= static_cast<float>(values[i]) * group.scale;
-    group = remainder_scale(group);
-  }
-}
-
 }  // namespace
 
 void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
                         int64_t row_end) {
-  const int64_t k = activation.row_size;
-  for (int64_t row = row_begin; row < row_end; ++row) {
-    for (int64_t first = 0, slab = 0; first < k; first += kSlabSize, ++slab) {
-      alignas(32) float padded[kSlabSize] = {};
-      std::memcpy(padded, x + row * x_stride + first, sizeof(float) * std::min<int64_t>(kSlabSize, k - first));
-      const int64_t place = slab * activation.num_rows + row * num_terms(activation.kind);
-      if (activation.kind == ActivationKind::Float32) {
-        std::memcpy(static_cast<float*>(activation.values) + place * kSlabSize, padded, sizeof(padded));
-      } else if (activation.kind == ActivationKind::BFloat16) {
-        uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
-        for (int i = 0; i < kSlabSize; ++i) values[i] = float_to_bfloat16(padded[i]);
-      } else {
-        for (int t = 0; t < kSlabTiles; ++t) quantize_terms(activation, padded + t * kTileSize, place, t);
-      }
-    }
-  }
+  quantize_padded_rows<scale_of, quantize_tile>(activation, x, x_stride, row_begin, row_end);
 }
 
 }  // namespace pelton

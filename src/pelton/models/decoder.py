@@ -74,6 +74,16 @@ def pre_norm_layer(p: Recorder, spec: ModelSpec, w: Weights, layer: int, x_TE: V
     return ops.add(p, x_TE, ops.scale(p, gated_mlp(p, spec, w, h), spec.residual_multiplier))
 
 
+def sandwich_layer(p: Recorder, spec: ModelSpec, w: Weights, layer: int, x_TE: Value, max_model_len: int) -> Value:
+    """x + norm(attention(norm(x))), then the same with the MLP: the layer of Gemma 2 and 3."""
+    h = ops.rms_norm(p, x_TE, w["attn_norm"], spec.norm_eps)
+    y = self_attention(p, spec, w, layer, h, max_model_len)
+    x_TE = ops.add(p, x_TE, ops.rms_norm(p, y, w["post_attn_norm"], spec.norm_eps))
+    h = ops.rms_norm(p, x_TE, w["mlp_norm"], spec.norm_eps)
+    y = gated_mlp(p, spec, w, h)
+    return ops.add(p, x_TE, ops.rms_norm(p, y, w["post_mlp_norm"], spec.norm_eps))
+
+
 def outer_rows(norm: Transform = "none") -> tuple[Row, ...]:
     """Rows of the embedding, the last norm and the head. `norm` is what this family's norms need on the way in."""
     return (
@@ -154,6 +164,16 @@ def pre_norm_rows() -> tuple[Row, ...]:
     return (
         norm_row("attn_norm", "input_layernorm", "attn_norm"),
         norm_row("mlp_norm", "post_attention_layernorm", "ffn_norm"),
+    )
+
+
+def sandwich_rows() -> tuple[Row, ...]:
+    """Rows of the four norms of a sandwich layer, which Hugging Face files store as the difference from one."""
+    return (
+        norm_row("attn_norm", "input_layernorm", "attn_norm", "plus_one"),
+        norm_row("post_attn_norm", "post_attention_layernorm", "post_attention_norm", "plus_one"),
+        norm_row("mlp_norm", "pre_feedforward_layernorm", "ffn_norm", "plus_one"),
+        norm_row("post_mlp_norm", "post_feedforward_layernorm", "post_ffw_norm", "plus_one"),
     )
 
 

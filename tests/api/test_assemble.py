@@ -32,6 +32,7 @@ from pelton.config.user_config import UserConfig, ask
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.process_client import ProcessClient
+from pelton.engine.supervisor import Patience
 from pelton.errors import CheckpointError, ConfigError
 from pelton.loading import load_model
 from pelton.tokenization import Tokenizer
@@ -208,8 +209,8 @@ def test_an_engine_that_cannot_start_leaves_no_process(
 ) -> None:
     clients: list[ProcessClient] = []
 
-    def make_client(command: Sequence[str], config: bytes) -> ProcessClient:
-        clients.append(ProcessClient(command, config))
+    def make_client(command: Sequence[str], config: bytes, patience: Patience) -> ProcessClient:
+        clients.append(ProcessClient(command, config, patience))
         return clients[-1]
 
     def refuse(_source: object) -> Tokenizer:

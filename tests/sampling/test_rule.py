@@ -9,7 +9,6 @@ from pelton.sampling.rule import (
     get_banned_token_ids,
     get_temperature,
     has_penalties,
-    make_child_sampling,
 )
 
 pytestmark = pytest.mark.unit
@@ -30,15 +29,6 @@ def test_seed_without_one_follows_from_server_seed_and_id() -> None:
     assert seed == compute_seed(make_request("a", prompt=9, outputs=(1,)), 1)
     assert len({seed, compute_seed(make_request("b"), 1), compute_seed(make_request("a"), 2)}) == 3
     assert seed == 4432693205339462510  # pinned: a change would break resumed streams
-
-
-def test_children_of_a_seeded_request_have_seeds_of_their_own() -> None:
-    sampling = SamplingParams(n=3, seed=5)
-    children = [make_child_sampling(sampling, index) for index in range(3)]
-    assert children[0].seed == 5
-    assert len({child.seed for child in children}) == 3
-    assert {child.n for child in children} == {1}
-    assert make_child_sampling(SamplingParams(n=2), 1).seed is None
 
 
 def test_banned_ids_are_those_that_would_end_the_request() -> None:

@@ -8,7 +8,7 @@ from tests.tokenization.test_tokenizer import small
 
 from pelton.errors import RequestError
 from pelton.tokenization import make_tokenizer
-from pelton.tokenization.chat import Chat, make_chat
+from pelton.tokenization.chat import Chat
 from pelton.tokenization.chat_template import TemplateWorker
 
 pytestmark = pytest.mark.unit
@@ -72,4 +72,4 @@ def test_which_template(chat: Chat) -> None:
 def test_model_without_template() -> None:
     source = gguf_of_byte_level(byte_level_oracle("qwen2"), "qwen2")
     with TemplateWorker() as worker, pytest.raises(RequestError, match="no chat template"):
-        make_chat(source, make_tokenizer(source), worker).make_prompt([])
+        Chat(make_tokenizer(source), worker, source.chat_template).make_prompt([])

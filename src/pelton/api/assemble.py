@@ -8,6 +8,7 @@ loop; it runs in a process of its own for servers and in the caller's for `LLM`.
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from pathlib import Path
 import msgspec
 
 from pelton.api.parts import EngineParts, ProgressCallback
-from pelton.backends.executable import Backend, Float32, Limits
+from pelton.api.stall import compute_stall_timeout_s
+from pelton.backends.executable import Backend, Limits
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.hub import resolve_model
@@ -34,10 +36,11 @@ from pelton.engine.limits import SchedulerLimits
 from pelton.engine.loop import EngineLoop
 from pelton.engine.process_client import ProcessClient
 from pelton.engine.scheduler import Scheduler
+from pelton.engine.supervisor import Patience
 from pelton.errors import ConfigError
 from pelton.kvcache.block_pool import BlockPool
 from pelton.loading import load_model
-from pelton.runner.direct_step import logits_of
+from pelton.runner.direct_step import LogitsReader, logits_of
 from pelton.runner.kv_pool import KvPool
 from pelton.runner.model_runner import ModelRunner
 from pelton.tokenization import Tokenizer, make_tokenizer
@@ -48,7 +51,6 @@ ENGINE_COMMAND = (sys.executable, "-m", "pelton.api.engine_main")
 KV_LANES = 32  # the native attention kernel pads a head to whole lanes of this many numbers
 
 Report = Callable[[str, float], None]
-LogitsReader = Callable[[list[int]], Float32]  # token ids [T] of one text -> logits [T, V]
 
 
 class EngineSetup(msgspec.Struct, frozen=True):
@@ -72,6 +74,12 @@ class Opened:
     def setup(self) -> EngineSetup:
         """What the engine's half needs."""
         return EngineSetup(str(self.checkpoint.path), self.config)
+
+    @property
+    def stall_timeout_s(self) -> float:
+        """How long a step of the engine may take before it counts as stuck."""
+        isa = get_environment().isa or probe_hardware().isa
+        return compute_stall_timeout_s(self.checkpoint.spec, self.checkpoint.weight_bytes, self.config, isa)
 
 
 def open_model(asked: UserConfig, on_progress: ProgressCallback | None = None) -> Opened:
@@ -108,7 +116,7 @@ def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
     bytes_per_number = float_bytes if is_reference or asked.get("exact") else 2
     weight_bytes = checkpoint.weight_bytes
     if is_reference:
-        weight_bytes = float_bytes * sum(_count(info.shape) for info in checkpoint.tensors.values())
+        weight_bytes = float_bytes * sum(math.prod(info.shape) for info in checkpoint.tensors.values())
     return ModelFacts(
         name=spec.architecture,
         max_position=spec.max_position,
@@ -119,13 +127,6 @@ def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
         weight_dtype=spec.weight_dtype,
         kv_bytes_per_token=2 * spec.num_layers * spec.num_kv_heads * head_dim * bytes_per_number,
     )
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product
 
 
 def make_backend(name: str, dtype: str = "float32") -> Backend:
@@ -225,13 +226,14 @@ async def start_in_process(asked: UserConfig, on_progress: ProgressCallback | No
     tokenizer = await asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
     report = on_progress or _ignore_progress
     engine = await asyncio.to_thread(make_loop, opened.checkpoint, opened.config, report)
-    client = InProcessClient(engine)
+    client = InProcessClient(engine, stall_timeout_s=opened.stall_timeout_s)
     return make_parts(opened, client, client.facts, tokenizer)
 
 
 async def start_in_child(opened: Opened) -> EngineParts:
     """An engine in a process of its own: for servers. The tokenizer is built while the engine loads."""
-    client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup))
+    patience = Patience(stall_timeout_s=opened.stall_timeout_s)
+    client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup), patience)
     starting = asyncio.create_task(client.start())
     try:
         making = asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)

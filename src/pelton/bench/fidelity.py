@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from pelton.runner.direct_step import LogitsReader
+
 Float32 = npt.NDArray[np.float32]
 Float64 = npt.NDArray[np.float64]
-LogitsReader = Callable[[list[int]], Float32]  # token ids [T] of one text -> logits [T, V]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,14 +7,10 @@ Shapes: T tokens, E hidden size, H query heads, K key/value heads, D head dimens
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from pelton.checkpoint.model_spec import LayerSpec, ModelSpec
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.plan import Recorder, Row, Value, Weights, ops
 from pelton.plan.weight_map import Transform
-
-Normalise = Callable[[Value], Value]
 
 
 def self_attention(p: Recorder, spec: ModelSpec, w: Weights, layer: int, h_TE: Value, max_model_len: int) -> Value:

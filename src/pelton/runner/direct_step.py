@@ -5,9 +5,13 @@ Letters: T tokens of the step, S rows whose logits are wanted (here all of them)
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pelton.backends.executable import Executable, Float32, Int32, SamplingInputs, StepInputs
+
+LogitsReader = Callable[[list[int]], Float32]  # token ids [T] of one text -> logits [T, V]
 
 
 def greedy_inputs(num_rows: int, position_S: Int32) -> SamplingInputs:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 
-import msgspec
-
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import NewRequest
 
@@ -26,17 +24,6 @@ def compute_seed(request: NewRequest, server_seed: int) -> int:
     if request.sampling.seed is not None:
         return request.sampling.seed & SEED_MASK
     return hash_to_seed(server_seed, request.request_id.encode())
-
-
-def make_child_sampling(sampling: SamplingParams, child_index: int) -> SamplingParams:
-    """Parameters of one of the n requests that a request with n > 1 becomes. The first keeps the seed.
-
-    Without a seed the children differ because their ids do.
-    """
-    seed = sampling.seed
-    if seed is not None and child_index > 0:
-        seed = hash_to_seed(seed, child_index.to_bytes(8, "little"))
-    return msgspec.structs.replace(sampling, n=1, seed=seed)
 
 
 def get_banned_token_ids(request: NewRequest) -> tuple[int, ...]:

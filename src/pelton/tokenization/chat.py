@@ -11,7 +11,6 @@ from typing import Any, final
 from pelton.errors import RequestError, nearest
 from pelton.tokenization.chat_template import TemplateWorker
 from pelton.tokenization.control_text import remove_breaks
-from pelton.tokenization.source import TokenizerSource
 from pelton.tokenization.tokenizer import Tokenizer, check_unicode
 
 
@@ -74,8 +73,3 @@ class Chat:
         check_unicode(rendered)
         ids = self._tokenizer.encode(rendered, add_special_tokens=False)
         return Prompt(remove_breaks(rendered), ids)
-
-
-def make_chat(source: TokenizerSource, tokenizer: Tokenizer, worker: TemplateWorker) -> Chat:
-    """The conversations of the checkpoint that `source` describes."""
-    return Chat(tokenizer, worker, source.chat_template, source.chat_templates)

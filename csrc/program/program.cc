@@ -1,6 +1,7 @@
 #include "program/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -12,6 +13,11 @@ constexpr size_t kPackedAlignment = 4096;
 
 void require(bool condition, const std::string& message) {
   if (!condition) throw std::invalid_argument("step: " + message);
+}
+
+int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 }  // namespace
@@ -114,6 +120,20 @@ void Program::copy_inputs(const StepArrays& arrays) {
   }
 }
 
+void Program::execute_ops(const Step& step, Worker& worker) {
+  if (worker.thread != 0 || op_ns_.empty()) {
+    for (const std::unique_ptr<Op>& op : ops_) op->execute(step, worker);
+    return;
+  }
+  int64_t begin_ns = now_ns();
+  for (size_t i = 0; i < ops_.size(); ++i) {
+    ops_[i]->execute(step, worker);
+    const int64_t end_ns = now_ns();
+    op_ns_[i] += end_ns - begin_ns;
+    begin_ns = end_ns;
+  }
+}
+
 void Program::run(const StepArrays& arrays, const Sampling& sampling, const SamplingResult& result,
                   float* logits_copy) {
   check_step(arrays);
@@ -130,7 +150,8 @@ void Program::run(const StepArrays& arrays, const Sampling& sampling, const Samp
   uint16_t last_phase = phase_;
   pool_.run([&](int thread) {
     Worker worker{thread, pool_, ranges_, phase_, scratch_.data() + static_cast<size_t>(thread) * scratch_bytes};
-    for (const std::unique_ptr<Op>& op : ops_) op->execute(step, worker);
+    execute_ops(step, worker);
+    const int64_t ops_end_ns = now_ns();
     pool_.barrier();
     void* scratch = sampling_scratch_.data() + static_cast<size_t>(thread) * sampling_bytes;
     worker.claim(arrays.num_logits_rows, [&](int64_t row) {
@@ -138,7 +159,9 @@ void Program::run(const StepArrays& arrays, const Sampling& sampling, const Samp
       sample_row(sampling, scans_, logits, sizes_.vocab_size, row, result, scratch);
       if (logits_copy != nullptr) std::copy_n(logits, sizes_.vocab_size, logits_copy + row * sizes_.vocab_size);
     });
-    if (thread == 0) last_phase = worker.phase;
+    if (thread != 0) return;
+    last_phase = worker.phase;
+    if (!op_ns_.empty()) op_ns_.back() += now_ns() - ops_end_ns;
   });
   phase_ = last_phase;
 }

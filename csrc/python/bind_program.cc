@@ -257,6 +257,8 @@ void bind_memory(nb::class_<Program>& c) {
       .def("set_logits", [](Program& p, View view) { p.set_logits(rows_of(p, view)); })
       .def("bind_kv", [](Program& p, nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu> memory,
                          int64_t num_blocks) { p.bind_kv(memory.data(), num_blocks); })
+      .def("start_profile", &Program::start_profile)
+      .def("op_ns", &Program::op_ns)
       .def("run", &run, nb::arg("token_ids"), nb::arg("positions"), nb::arg("query_start"), nb::arg("context_len"),
            nb::arg("block_table"), nb::arg("logits_index"), nb::arg("sampling"), nb::arg("out_ids"),
            nb::arg("out_logprob"), nb::arg("out_top_ids"), nb::arg("out_top_logprobs"), nb::arg("out_logits").none());

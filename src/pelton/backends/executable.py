@@ -104,6 +104,13 @@ class Executable(ABC):
     def explain(self) -> list[tuple[str, str, str]]:
         """For `pelton doctor`: (op, kernel chosen, why) in plan order, without repeats."""
 
+    def start_profile(self) -> None:  # noqa: B027 - a backend may have none
+        """From now on, take the time of every op."""
+
+    def profile(self) -> dict[str, float]:
+        """Seconds by kind of op since start_profile(), on one thread; waiting for the others is `barrier`."""
+        return {}
+
 
 class Backend(ABC):
     """Turns plans into executables."""

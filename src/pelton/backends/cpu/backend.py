@@ -87,11 +87,14 @@ class CpuExecutable(Executable):
         def place(view: View) -> tuple[int, int]:
             return offsets[view.buffer] + 4 * view.first, view.stride
 
+        self._labels: list[str] = []
         last = 0
         for op, segment in zip(lowering.ops, segments, strict=True):
             if segment > last:
                 self._program.add_barrier()
+                self._labels.append("barrier")
             op.emit(self._program, place, place_buffer)
+            self._labels.append(op.label)
             last = segment
         self._program.set_logits(place(lowering.output))
         self._tables = store.tables
@@ -135,6 +138,16 @@ class CpuExecutable(Executable):
         except ValueError as error:
             raise InternalError(f"cpu: {error}") from None
         return result
+
+    def start_profile(self) -> None:
+        self._program.start_profile()
+
+    def profile(self) -> dict[str, float]:
+        seconds: dict[str, float] = {}
+        op_ns = self._program.op_ns()
+        for label, ns in zip([*self._labels, "sampling"] if op_ns else [], op_ns, strict=True):
+            seconds[label] = seconds.get(label, 0.0) + ns / 1e9
+        return seconds
 
     def explain(self) -> list[tuple[str, str, str]]:
         """Per op the kernels in use, with the storage scheme for linears."""

@@ -53,6 +53,7 @@ class NativeOp:
     writes_by: Sharing
     touches: tuple[Buffer, ...]
     emit: Callable[[Any, Place, PlaceBuffer], None]
+    label: str = ""  # what a profile calls it
 
 
 def find_segments(ops: Sequence[NativeOp]) -> list[int]:

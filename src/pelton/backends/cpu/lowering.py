@@ -10,6 +10,7 @@ Runs once, at load; one walk over the plan.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -51,7 +52,9 @@ class Lowering:
     def _lower(self, node: Node) -> None:
         if node.op not in LOWERED:
             raise BackendError(f"cpu: op {node.op!r} has no native kernel. {nearest(node.op, LOWERED)}")
+        first = len(self.ops)
         LOWERED[node.op](self, node)
+        self.ops[first:] = [op if op.label else replace(op, label=label_of(node)) for op in self.ops[first:]]
 
     def _note(self, op: str, kernel: str, why: str) -> None:
         self.kernels.setdefault((op, kernel), why)
@@ -257,6 +260,7 @@ class Lowering:
                     axis,
                     touched,
                     lambda p, at, at_buffer: p.add_quantize(axis == "S", at(x), kind, x.width, at_buffer(buffer)),
+                    "quantize",
                 )
             )
         return self._quantized[key]
@@ -277,7 +281,11 @@ class Lowering:
         self._note("attention", f"{_native.isa()} {dtype} cache", "queries of one kv head share cache lines")
         self.ops.append(
             NativeOp(
-                "T", "T", (k.buffer, v.buffer), lambda p, at, _: p.add_kv_write(layout, at(k), at(v), k_dim, v_dim)
+                "T",
+                "T",
+                (k.buffer, v.buffer),
+                lambda p, at, _: p.add_kv_write(layout, at(k), at(v), k_dim, v_dim),
+                "kv_write",
             )
         )
         scale, max_context = node.attribute("scale"), self._limits.block_size * self._limits.max_blocks_per_request
@@ -308,6 +316,13 @@ LOWERED: Mapping[str, Callable[[Lowering, Node], None]] = {
     "softcap": Lowering._one_to_one,
     "split": Lowering._split,
 }
+
+
+def label_of(node: Node) -> str:
+    """What a profile calls the node's ops: the op, and for a matrix which one, the same for all layers."""
+    if not node.op.startswith("linear"):
+        return node.op
+    return f"linear {weight_of(node, 0).name.rsplit('.', 1)[-1]}"
 
 
 def axis_of(value: Value) -> Sharing:

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from tests.golden_file import Golden
 
 from pelton import errors
-from pelton.cli.main import COMMANDS, Entry, LazyGroup, main, pelton, run_guarded
+from pelton.cli.main import COMMANDS, main, pelton, run_guarded
 
 pytestmark = pytest.mark.unit
 
@@ -52,7 +52,7 @@ def test_help_imports_no_command_and_nothing_heavy():
     code = "import sys; from pelton.cli.main import main; code = main(['--help']); print('modules', *sys.modules)"
     modules = set(run_python(code).stdout.rpartition("modules ")[2].split())
     assert not {module.split(".")[0] for module in modules} & HEAVY
-    assert {m for m in modules if m.startswith("pelton.cli.")} == {"pelton.cli.main"}
+    assert {m for m in modules if m.startswith("pelton.cli.")} == {"pelton.cli.main", "pelton.cli.lazy_group"}
 
 
 def test_import_of_the_package_imports_nothing_else():
@@ -132,23 +132,15 @@ import os, sys, click
 reader, writer = os.pipe()
 os.close(reader)
 os.dup2(writer, 1)
-from pelton.cli import main
+from pelton.cli import lazy_group, main
 @main.pelton.command('talk')
 def talk():
     {command}
-main.COMMANDS['talk'] = main.Entry('__main__:talk', 'Talk.')
+main.COMMANDS['talk'] = lazy_group.Entry('__main__:talk', 'Talk.')
 sys.exit(main.main(['talk']))
 """
     result = run_python(code)
     assert (result.returncode, result.stderr) == (141, "")
-
-
-def test_a_group_finds_its_commands_lazily():
-    group = LazyGroup("g", entries={"gone": Entry("pelton.cli.nowhere:x", "Not there.")})
-    assert group.list_commands(click.Context(group)) == ["gone"]
-    assert "Not there." in CliRunner().invoke(group, ["--help"]).output
-    with pytest.raises(ModuleNotFoundError):
-        group.get_command(click.Context(group), "gone")
 
 
 def test_version_flag(capsys: pytest.CaptureFixture[str]):

@@ -6,27 +6,17 @@ Exit codes: 0 done, 2 wrong use, the error class's own for what Pelton raises, 1
 
 from __future__ import annotations
 
-import importlib
-import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
 from pelton import __version__
+from pelton.cli.lazy_group import EXIT_BROKEN_PIPE, Entry, LazyGroup, silence_stdout
 from pelton.errors import EngineError, InternalError, nearest
 
 EXIT_INTERRUPTED: Final = 130
-EXIT_BROKEN_PIPE: Final = 141
-
-
-class Entry(NamedTuple):
-    """A command: where it lives, and the line of it in --help, which must not need its module."""
-
-    target: str  # module:attribute
-    help: str
-
 
 COMMANDS: Final[dict[str, Entry]] = {
     "serve": Entry("pelton.cli.serve:serve", "Serve a model over the OpenAI API."),
@@ -42,49 +32,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 }
 
 
-class LazyGroup(click.Group):
-    """A group whose commands are imported when they are needed."""
-
-    def __init__(self, *args: Any, entries: dict[str, Entry] | None = None, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._entries = COMMANDS if entries is None else entries
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in the order of the table."""
-        return list(self._entries)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself; imports its module."""
-        if cmd_name not in self._entries:
-            return None
-        module_name, _, attribute = self._entries[cmd_name].target.partition(":")
-        command = getattr(importlib.import_module(module_name), attribute)
-        assert isinstance(command, click.Command), f"{cmd_name} is not a click command"
-        return command
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command to run, or a UsageError with the nearest name."""
-        if args[0] not in self._entries and not args[0].startswith("-"):
-            raise click.UsageError(f"{args[0]!r} is not a command. {nearest(args[0], self._entries)}")
-        return super().resolve_command(ctx, args)
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A reader that has gone is no error of ours, and not one for click to report."""
-        try:
-            return super().invoke(ctx)
-        except BrokenPipeError:
-            silence_stdout()
-            raise click.exceptions.Exit(EXIT_BROKEN_PIPE) from None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in --help, made from the table alone."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.help) for name, entry in self._entries.items()])
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=LazyGroup, entries=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="pelton %(version)s")
 def pelton() -> None:
     """Pelton, an LLM inference engine. `pelton serve MODEL` is where to start; MODEL can be 'demo'."""
@@ -118,11 +66,6 @@ def run_guarded(action: Callable[[], Any]) -> int:
         more = " Please report this." if isinstance(error, InternalError) else ""
         return _report(f"{error}{more}", error.exit_code)
     return result if isinstance(result, int) else 0
-
-
-def silence_stdout() -> None:
-    """Send nowhere what is still written to stdout: Python flushes at exit and would complain once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def describe_usage_error(error: click.UsageError) -> str:

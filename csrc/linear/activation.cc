@@ -48,4 +48,12 @@ void quantize_rows(const Activation& activation, const float* x, int64_t x_strid
   }
 }
 
+QuantizeTile quantize_tile_kernel() {
+#if defined(__x86_64__)
+  if (isa() == Isa::Avx512) return quantize_tile_avx512;
+  if (isa() == Isa::Avx2) return quantize_tile_avx2;
+#endif
+  return quantize_tile_generic;
+}
+
 }  // namespace pelton

@@ -67,6 +67,14 @@ Activation make_activation(ActivationKind kind, int64_t num_rows, int64_t k, voi
 // Fill rows [row_begin, row_end) from x[row * x_stride + k]. Every instruction set gives the same integers.
 void quantize_rows(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin, int64_t row_end);
 
+// Fill tile `tile` (32 k) of one row from x[32], 64-byte aligned: the bits that quantize_rows would store there.
+using QuantizeTile = void (*)(const Activation& activation, const float* x, int64_t row, int64_t tile);
+QuantizeTile quantize_tile_kernel();  // for the instruction set in use
+
+void quantize_tile_generic(const Activation& activation, const float* x, int64_t row, int64_t tile);
+void quantize_tile_avx2(const Activation& activation, const float* x, int64_t row, int64_t tile);
+void quantize_tile_avx512(const Activation& activation, const float* x, int64_t row, int64_t tile);
+
 void quantize_rows_generic(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
                            int64_t row_end);
 void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,

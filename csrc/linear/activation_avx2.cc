@@ -38,7 +38,7 @@ GroupScale scale_of(const float* x) {
   return group_scale(largest_lane(largest));
 }
 
-void quantize_tile(const float* x, GroupScale group, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
+void quantize_int8(const float* x, GroupScale group, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
   const __m256 inverse = _mm256_set1_ps(group.inverse);
   *scale = group.scale;
   sums16[0] = quantize_half(x, inverse, values);
@@ -50,7 +50,11 @@ void quantize_tile(const float* x, GroupScale group, int8_t* values, float* scal
 
 void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
                         int64_t row_end) {
-  quantize_padded_rows<scale_of, quantize_tile>(activation, x, x_stride, row_begin, row_end);
+  quantize_padded_rows<scale_of, quantize_int8>(activation, x, x_stride, row_begin, row_end);
+}
+
+void quantize_tile_avx2(const Activation& activation, const float* x, int64_t row, int64_t tile) {
+  quantize_padded_tile<scale_of, quantize_int8>(activation, x, row, tile);
 }
 
 }  // namespace pelton

@@ -37,7 +37,27 @@ void quantize_terms(const Activation& activation, __m512 low, __m512 high, int64
   }
 }
 
+// Tile `t` of the slab at `place`, in the activation's form.
+void store_tile(const Activation& activation, __m512 low, __m512 high, int64_t place, int t) {
+  if (is_int8(activation.kind)) return quantize_terms(activation, low, high, place, t);
+  const int64_t first = place * kSlabSize + t * kTileSize;
+  if (activation.kind == ActivationKind::BFloat16) {
+    uint16_t* values = static_cast<uint16_t*>(activation.values) + first;
+    _mm256_store_si256(reinterpret_cast<__m256i*>(values), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(low)));
+    _mm256_store_si256(reinterpret_cast<__m256i*>(values + 16), reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(high)));
+  } else {
+    float* values = static_cast<float*>(activation.values) + first;
+    _mm512_store_ps(values, low);
+    _mm512_store_ps(values + 16, high);
+  }
+}
+
 }  // namespace
+
+void quantize_tile_avx512(const Activation& activation, const float* x, int64_t row, int64_t tile) {
+  const int64_t place = tile / kSlabTiles * activation.num_rows + row * num_terms(activation.kind);
+  store_tile(activation, _mm512_load_ps(x), _mm512_load_ps(x + 16), place, static_cast<int>(tile % kSlabTiles));
+}
 
 void quantize_rows_avx512(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
                           int64_t row_end) {
@@ -46,21 +66,10 @@ void quantize_rows_avx512(const Activation& activation, const float* x, int64_t 
     const float* x_row = x + row * x_stride;
     for (int64_t first = 0, slab = 0; first < k; first += kSlabSize, ++slab) {
       const int64_t place = slab * activation.num_rows + row * num_terms(activation.kind);
-      __m512 vectors[kSlabSize / 16];
-      for (int i = 0; i < kSlabSize / 16; ++i) {
-        vectors[i] = _mm512_maskz_loadu_ps(lanes_below(k - first - 16 * i), x_row + first + 16 * i);
-      }
-      if (is_int8(activation.kind)) {
-        for (int t = 0; t < kSlabTiles; ++t) quantize_terms(activation, vectors[2 * t], vectors[2 * t + 1], place, t);
-      } else if (activation.kind == ActivationKind::BFloat16) {
-        uint16_t* values = static_cast<uint16_t*>(activation.values) + place * kSlabSize;
-        for (int i = 0; i < kSlabSize / 16; ++i) {
-          const __m256bh rounded = _mm512_cvtneps_pbh(vectors[i]);
-          _mm256_store_si256(reinterpret_cast<__m256i*>(values + 16 * i), reinterpret_cast<__m256i>(rounded));
-        }
-      } else {
-        float* values = static_cast<float*>(activation.values) + place * kSlabSize;
-        for (int i = 0; i < kSlabSize / 16; ++i) _mm512_store_ps(values + 16 * i, vectors[i]);
+      for (int t = 0; t < kSlabTiles; ++t) {
+        const int64_t low = first + t * kTileSize, high = low + 16;
+        store_tile(activation, _mm512_maskz_loadu_ps(lanes_below(k - low), x_row + low),
+                   _mm512_maskz_loadu_ps(lanes_below(k - high), x_row + high), place, t);
       }
     }
   }

@@ -15,7 +15,7 @@ GroupScale scale_of(const float* x) {
 }
 
 // One tile of 32: the scale, the integers, and their negated sums. `x` is padded with zeros.
-void quantize_tile(const float* x, GroupScale group, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
+void quantize_int8(const float* x, GroupScale group, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
   *scale = group.scale;
   sums16[0] = sums16[1] = 0;
   for (int i = 0; i < kTileSize; ++i) {
@@ -29,7 +29,11 @@ void quantize_tile(const float* x, GroupScale group, int8_t* values, float* scal
 
 void quantize_rows_generic(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
                            int64_t row_end) {
-  quantize_padded_rows<scale_of, quantize_tile>(activation, x, x_stride, row_begin, row_end);
+  quantize_padded_rows<scale_of, quantize_int8>(activation, x, x_stride, row_begin, row_end);
+}
+
+void quantize_tile_generic(const Activation& activation, const float* x, int64_t row, int64_t tile) {
+  quantize_padded_tile<scale_of, quantize_int8>(activation, x, row, tile);
 }
 
 }  // namespace pelton

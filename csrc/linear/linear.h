@@ -15,6 +15,7 @@
 #include <cstdint>
 
 #include "linear/activation.h"
+#include "linear/gated_output.h"
 #include "scheme/scheme.h"
 
 namespace pelton {
@@ -34,8 +35,10 @@ size_t packed_size_bytes(Scheme scheme, int64_t n, int64_t k, bool exact);
 
 // Pack strips [strip_begin, strip_end) of rows[n][row_bytes] into their places in dst, and describe the whole matrix.
 // dst: packed_size_bytes, 64-byte aligned. Threads may share the work by strips.
-PackedMatrix pack_strips(Scheme scheme, const uint8_t* rows, int64_t n, int64_t k, uint8_t* dst, bool exact,
-                         int strip_begin, int strip_end);
+// With `up_rows`, `rows` are n / 2 gates and those are the n / 2 ups, n a multiple of 64: channels 0-31 of a strip are
+// 32 gates, 32-63 the ups that belong to them (gated_output.h).
+PackedMatrix pack_strips(Scheme scheme, const uint8_t* rows, const uint8_t* up_rows, int64_t n, int64_t k, uint8_t* dst,
+                         bool exact, int strip_begin, int strip_end);
 
 struct Linear {
   const PackedMatrix* weight;
@@ -45,6 +48,7 @@ struct Linear {
   int64_t residual_stride;
   float* y;
   int64_t y_stride;
+  const GatedOutput* gated = nullptr;  // where there is one, y and residual are not used
 };
 
 // Bytes of 64-byte aligned scratch that one thread needs.

@@ -20,9 +20,20 @@ struct BlockColumn {
 struct Source {
   Scheme scheme;
   const uint8_t* rows;
+  const uint8_t* up_rows;  // or null
   int64_t num_rows;
   int64_t row_size;
   int64_t row_bytes;
+
+  // The row of a channel of a strip, or null behind the last.
+  const uint8_t* row_of(int strip, int channel) const {
+    const int64_t row = static_cast<int64_t>(strip) * kStripChannels + channel;
+    if (row >= num_rows) return nullptr;
+    if (up_rows == nullptr) return rows + row * row_bytes;
+    constexpr int half = kStripChannels / 2;
+    const int64_t row_of_half = static_cast<int64_t>(strip) * half + channel % half;
+    return (channel < half ? rows : up_rows) + row_of_half * row_bytes;
+  }
 };
 
 void pack_integers(int bits, const uint8_t in[kIntegerLines][kLineBytes], uint8_t* out) {
@@ -89,11 +100,11 @@ void gather_column(const Source& source, int strip, int64_t index, BlockColumn& 
   const SchemeInfo& info = scheme_info(source.scheme);
   for (int c = 0; c < kStripChannels; ++c) {
     Block& block = column.blocks[c];
-    const int64_t row = static_cast<int64_t>(strip) * kStripChannels + c;
-    if (row >= source.num_rows) {
+    const uint8_t* row = source.row_of(strip, c);
+    if (row == nullptr) {
       std::memset(&block, 0, sizeof(block));
     } else {
-      decode_block(source.scheme, source.rows + row * source.row_bytes + index * info.block_bytes, block);
+      decode_block(source.scheme, row + index * info.block_bytes, block);
     }
     for (int group = 0; group < info.block_size / 4; ++group) {
       std::memcpy(column.integers[group / kIntegerLines][group % kIntegerLines] + 4 * c, block.integers + 4 * group, 4);
@@ -124,9 +135,8 @@ void pack_dense_strip(const Source& source, int strip, uint8_t* dst) {
   const int size = scheme_info(source.scheme).block_bytes;
   std::memset(dst, 0, static_cast<size_t>(strip_bytes_of(source.scheme, source.row_size)));
   for (int c = 0; c < kStripChannels; ++c) {
-    const int64_t row = static_cast<int64_t>(strip) * kStripChannels + c;
-    if (row >= source.num_rows) break;
-    const uint8_t* src = source.rows + row * source.row_bytes;
+    const uint8_t* src = source.row_of(strip, c);
+    if (src == nullptr) break;
     for (int64_t k = 0; k < source.row_size; ++k, src += size) {
       const bool is_paired = source.scheme == Scheme::BF16;
       const int64_t place = is_paired ? (k / 2 * kStripChannels + c) * 2 + k % 2 : k * kStripChannels + c;
@@ -147,10 +157,11 @@ size_t packed_size_bytes(Scheme scheme, int64_t n, int64_t k, bool /*exact: the 
   return static_cast<size_t>(num_strips * strip_bytes_of(scheme, k));
 }
 
-PackedMatrix pack_strips(Scheme scheme, const uint8_t* rows, int64_t n, int64_t k, uint8_t* dst, bool exact,
-                         int strip_begin, int strip_end) {
+PackedMatrix pack_strips(Scheme scheme, const uint8_t* rows, const uint8_t* up_rows, int64_t n, int64_t k, uint8_t* dst,
+                         bool exact, int strip_begin, int strip_end) {
   assert(reinterpret_cast<uintptr_t>(dst) % 64 == 0 && "a packed matrix begins at a cache line");
-  const Source source{scheme, rows, n, k, scheme_row_bytes(scheme, k)};
+  assert((up_rows == nullptr || n % kStripChannels == 0) && "gates and ups fill their strips");
+  const Source source{scheme, rows, up_rows, n, k, scheme_row_bytes(scheme, k)};
   const int num_strips = static_cast<int>((n + kStripChannels - 1) / kStripChannels);
   const int64_t strip_bytes = strip_bytes_of(scheme, k);
   std::vector<BlockColumn> column(is_dense(scheme) ? 0 : 1);

@@ -51,6 +51,8 @@ void LinearOp::execute(const Step& step, Worker& worker) const {
   if (num_rows == 0) return;
   int64_t num_strips = 0;
   for (const LinearPart& part : parts_) num_strips += part.matrix.num_strips;
+  GatedOutput gated;
+  if (gated_) gated = {gated_->function, make_activation(gated_->kind, num_rows, gated_->size, gated_->memory)};
   worker.claim(num_strips, [&](int64_t strip) {
     int64_t first_column = 0;
     const LinearPart* part = parts_.data();
@@ -62,7 +64,8 @@ void LinearOp::execute(const Step& step, Worker& worker) const {
     const Activation x = make_activation(part->kind, num_rows, matrix.row_size, part->activation_memory);
     const float* bias = bias_ != nullptr ? bias_ + first_column : nullptr;
     const float* residual = residual_.data != nullptr ? residual_.data + first_column : nullptr;
-    const Linear linear{&matrix, x, bias, residual, residual_.stride, y_.data + first_column, y_.stride};
+    const Linear linear{&matrix, x, bias, residual, residual_.stride, y_.data + first_column, y_.stride,
+                        gated_ ? &gated : nullptr};
     linear_strip(linear, static_cast<int>(strip), worker.scratch);
   });
 }

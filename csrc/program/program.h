@@ -54,7 +54,9 @@ class Program {
   const int32_t* positions() const { return positions_.data(); }
 
   // Packs rows of a checkpoint with all threads; the rows are not needed after.
-  PackedMatrix pack_matrix(Scheme scheme, const uint8_t* rows, int64_t n, int64_t k, bool exact);
+  // With `up_rows`, gates and ups are interleaved (linear.h) and n counts both.
+  PackedMatrix pack_matrix(Scheme scheme, const uint8_t* rows, const uint8_t* up_rows, int64_t n, int64_t k,
+                           bool exact);
   const float* add_vector(std::vector<float> values);
   const RotaryTable* add_rotary_table(const std::vector<double>& inv_freq, double attention_factor);
   void add_op(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }

@@ -71,10 +71,10 @@ class Workspace {
     const auto n = static_cast<int64_t>(rows.shape(0));
     const int num_strips = static_cast<int>((n + 63) / 64);
     pool.run([&](int thread) {
-      pack_strips(scheme, rows.data(), n, k, packed_.data(), exact, num_strips * thread / pool.num_threads(),
+      pack_strips(scheme, rows.data(), nullptr, n, k, packed_.data(), exact, num_strips * thread / pool.num_threads(),
                   num_strips * (thread + 1) / pool.num_threads());
     });
-    const PackedMatrix first = pack_strips(scheme, rows.data(), n, k, packed_.data(), exact, 0, 0);
+    const PackedMatrix first = pack_strips(scheme, rows.data(), nullptr, n, k, packed_.data(), exact, 0, 0);
     for (int copy = 0; copy < num_copies; ++copy) {
       uint8_t* data = packed_.data() + packed_bytes_ * static_cast<size_t>(copy);
       if (copy > 0) std::memcpy(data, packed_.data(), packed_bytes_);

@@ -62,7 +62,7 @@ void add_row_op(Program& program, bool is_logits, const Task& task, typename Row
 }
 
 ActivationKind activation_kind(const std::string& scheme, bool exact, bool is_wide) {
-  const ActivationKind kind = pack_strips(scheme_from_name(scheme), nullptr, 0, 256, nullptr, exact, 0, 0).activation;
+  const ActivationKind kind = pack_strips(scheme_from_name(scheme), nullptr, nullptr, 0, 256, nullptr, exact, 0, 0).activation;
   return is_wide ? widened(kind) : kind;
 }
 
@@ -83,6 +83,15 @@ void add_linear(Program& program, bool is_logits, const std::vector<std::tuple<M
   const Rows residual_rows = residual ? rows_of(program, *residual) : Rows{};
   program.add_op(std::make_unique<LinearOp>(axis_of(is_logits), std::move(bound), data_of(bias), residual_rows,
                                             rows_of(program, y)));
+}
+
+void add_linear_gated(Program& program, bool is_logits, const std::tuple<MatrixHandle, ActivationKind, size_t>& part,
+                      std::optional<VectorHandle> bias, const std::string& function, ActivationKind kind, int64_t size,
+                      size_t activation) {
+  const auto& [handle, x_kind, x_activation] = part;
+  const GatedTarget target{activation_from_name(function), kind, size, program.buffer(activation)};
+  program.add_op(std::make_unique<LinearOp>(
+      axis_of(is_logits), LinearPart{handle.matrix, x_kind, program.buffer(x_activation)}, data_of(bias), target));
 }
 
 void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, View x, std::optional<View> other, View y,
@@ -225,6 +234,8 @@ void bind_other_ops(nb::class_<Program>& c) {
            })
       .def("add_linear", &add_linear, nb::arg("is_logits"), nb::arg("parts"), nb::arg("bias").none(),
            nb::arg("residual").none(), nb::arg("y"))
+      .def("add_linear_gated", &add_linear_gated, nb::arg("is_logits"), nb::arg("part"), nb::arg("bias").none(),
+           nb::arg("function"), nb::arg("kind"), nb::arg("size"), nb::arg("activation"))
       .def("add_select_rows",
            [](Program& p, View x, View y, int64_t size) {
              p.add_op(std::make_unique<SelectRowsOp>(rows_of(p, x), rows_of(p, y), size));
@@ -241,11 +252,18 @@ void bind_other_ops(nb::class_<Program>& c) {
 
 void bind_memory(nb::class_<Program>& c) {
   c.def("pack_matrix",
-        [](Program& p, const std::string& scheme, const Matrix<uint8_t>& rows, int64_t k, bool exact) {
-          const auto n = static_cast<int64_t>(rows.shape(0));
+        [](Program& p, const std::string& scheme, const Matrix<uint8_t>& rows, std::optional<Matrix<uint8_t>> up_rows,
+           int64_t k, bool exact) {
+          const auto num_rows = static_cast<int64_t>(rows.shape(0));
+          const uint8_t* ups = up_rows ? up_rows->data() : nullptr;
+          if (up_rows && (up_rows->shape(0) != rows.shape(0) || num_rows % 32 != 0)) {
+            throw std::invalid_argument("pack_matrix: gates and ups must be as many, a multiple of 32");
+          }
           nb::gil_scoped_release release;
-          return MatrixHandle{p.pack_matrix(scheme_from_name(scheme), rows.data(), n, k, exact)};
-        })
+          const int64_t n = up_rows ? 2 * num_rows : num_rows;
+          return MatrixHandle{p.pack_matrix(scheme_from_name(scheme), rows.data(), ups, n, k, exact)};
+        },
+        nb::arg("scheme"), nb::arg("rows"), nb::arg("up_rows").none(), nb::arg("k"), nb::arg("exact"))
       .def("add_vector",
            [](Program& p, const Vector<float>& values) {
              return VectorHandle{p.add_vector({values.data(), values.data() + values.shape(0)})};

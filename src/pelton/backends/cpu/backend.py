@@ -19,7 +19,7 @@ from pelton.backends.executable import Backend, Bytes, Executable, Limits, Sampl
 from pelton.checkpoint.weight import Weight
 from pelton.errors import BackendError, InternalError
 from pelton.plan import Plan
-from pelton.plan.passes import drop_dead_nodes, fuse_residual
+from pelton.plan.passes import drop_dead_nodes, fuse_gated, fuse_residual
 
 CACHE_GROUP_TOKENS = 16
 
@@ -29,7 +29,7 @@ class CpuBackend(Backend):
     """Kernels for the instruction set of this machine."""
 
     name = "cpu"
-    passes = (drop_dead_nodes, fuse_residual)
+    passes = (drop_dead_nodes, fuse_gated, fuse_residual)
 
     def compile(self, plan: Plan, weights: Mapping[str, Weight], limits: Limits) -> CpuExecutable:
         """Lower `plan` and pack its weights. Raises BackendError for an op, a weight or a limit that has no kernel."""

@@ -217,19 +217,55 @@ class Lowering:
         self._add_linear(node, self._result(node.outputs[0], other), residual)
 
     def _linear_gated(self, node: Node) -> None:
-        rows, weight = node.inputs[0].shape[0], weight_of(node, 0)
+        y_value, weight = node.outputs[0], weight_of(node, 0)
+        rows, kind = node.inputs[0].shape[0], self._kind_of_readers(y_value)
+        if kind is not None and self._store.gates_and_ups(weight) is not None:
+            self._add_interleaved(node, kind)
+            return
         both = Value(-1 - self._index, (rows, weight.shape[0]))  # no other value has a negative id
         x = self._new_view(both)
         self._add_linear(node, x, None)
         self._add_gated(x, node)
+
+    def _kind_of_readers(self, value: Value) -> Any:
+        """The one form of activation in which everything that reads `value` multiplies it, or None."""
+        readers = [node for node in self._plan.nodes if value in node.inputs]
+        if value == self._plan.output or any(
+            node.op not in ("linear", "linear_add", "linear_gated") or value in node.inputs[1:] for node in readers
+        ):
+            return None
+        kinds = {kind for node in readers for kind in self._activation_kinds(node)}
+        return kinds.pop() if len(kinds) == 1 else None
+
+    def _activation_kinds(self, node: Node) -> list[Any]:
+        """For each part of a linear's weight, the form of activations that its kernel multiplies."""
+        wide = self._limits.wide_activations
+        is_wide = wide == "all" or (wide == "head" and axis_of(node.inputs[0]) == "S")
+        return self._store.activation_kinds(weight_of(node, 0), is_wide=is_wide)
+
+    def _add_interleaved(self, node: Node, kind: Any) -> None:
+        """A linear whose strips hold gates and their ups: it writes the quantized product, and no floats."""
+        x_value, y_value, weight, bias = node.inputs[0], node.outputs[0], weight_of(node, 0), node.weights[1]
+        axis, size, function = axis_of(x_value), int(y_value.shape[1]), node.attribute("kind")
+        x_kind = self._activation_kinds(node)[0]
+        x = self._quantize(x_value, x_kind, weight)
+        y = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), size))
+        self._quantized[(y_value.id, kind.name)] = y
+        self.matrices.setdefault(weight.name, weight)
+        self._note("linear_gated", f"{_native.isa()} interleaved", f"writes activations {kind.name}, no floats")
+
+        def emit(p: Any, _: Any, at_buffer: Any) -> None:
+            part = (self._store.gated_matrix(p, weight), x_kind, at_buffer(x))
+            p.add_linear_gated(axis == "S", part, self._store.gated_bias(p, bias), function, kind, size, at_buffer(y))
+
+        self.ops.append(NativeOp("any", "any", (x, y), emit))
 
     def _add_linear(self, node: Node, y: View, residual: View | None) -> None:
         x_value, weight, bias = node.inputs[0], weight_of(node, 0), node.weights[1]
         if len(x_value.shape) != 2:
             raise BackendError(f"cpu: linear multiplies rows, not {x_value}.")
         axis = axis_of(x_value)
-        is_wide = self._limits.wide_activations == "all" or (self._limits.wide_activations == "head" and axis == "S")
-        kinds = self._store.activation_kinds(weight, is_wide=is_wide)
+        kinds = self._activation_kinds(node)
         activations = [self._quantize(x_value, kind, weight) for kind in kinds]
         self.matrices.setdefault(weight.name, weight)
         operands = [*activations, y.buffer] + ([residual.buffer] if residual is not None else [])

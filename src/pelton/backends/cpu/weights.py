@@ -55,20 +55,63 @@ class WeightStore:
             self._matrices[ref.name] = [self._pack(program, part) for part in self.get(ref).parts]
         return self._matrices[ref.name]
 
-    def _pack(self, program: _native.Program, part: Tensor) -> _native.Matrix:
-        matrix = program.pack_matrix(part.scheme, np.ascontiguousarray(part.payload), part.shape[1], self._exact)
+    def _pack(self, program: _native.Program, part: Tensor, ups: Tensor | None = None) -> _native.Matrix:
+        up_rows = None if ups is None else np.ascontiguousarray(ups.payload)
+        rows = np.ascontiguousarray(part.payload)
+        matrix = program.pack_matrix(part.scheme, rows, up_rows, part.shape[1], self._exact)
         release_pages(part.payload)
+        if ups is not None:
+            release_pages(ups.payload)
         return matrix
+
+    def gates_and_ups(self, ref: WeightRef) -> tuple[Tensor, Tensor] | None:
+        """The two halves of a gated matrix, if they can be interleaved: one scheme, and whole tiles of 32 rows."""
+        size = ref.shape[0] // 2
+        parts = self.get(ref).parts
+        if len(parts) == 1:
+            (both,) = parts
+            halves = [(both.payload[:size], "gate"), (both.payload[size:], "up")]
+            gates, ups = (
+                Tensor(f"{both.name} ({half})", (size, *both.shape[1:]), both.scheme, payload)
+                for payload, half in halves
+            )
+        elif len(parts) == 2:
+            gates, ups = parts
+        else:
+            return None
+        return (gates, ups) if gates.shape == ups.shape and gates.scheme == ups.scheme and size % 32 == 0 else None
+
+    def gated_matrix(self, program: _native.Program, ref: WeightRef) -> _native.Matrix:
+        """A matrix with gates and ups interleaved. Only where gates_and_ups() has them."""
+        key = f"{ref.name} interleaved"
+        if key not in self._matrices:
+            halves = self.gates_and_ups(ref)
+            assert halves is not None, f"{ref} cannot be interleaved"
+            self._matrices[key] = [self._pack(program, *halves)]
+        return self._matrices[key][0]
+
+    def gated_bias(self, program: _native.Program, ref: WeightRef | None) -> _native.Vector | None:
+        """A bias in the order of the rows of gated_matrix(); None stays None."""
+        if ref is None:
+            return None
+        key = f"{ref.name} interleaved"
+        if key not in self._vectors:
+            gates, ups = self._floats(ref).reshape(2, -1, 32)
+            self._vectors[key] = program.add_vector(np.stack([gates, ups], axis=1).ravel())
+        return self._vectors[key]
 
     def vector(self, program: _native.Program, ref: WeightRef | None) -> _native.Vector | None:
         """A norm's weight or a bias, in float32; None stays None."""
         if ref is None:
             return None
         if ref.name not in self._vectors:
-            parts = self.get(ref).parts
-            values = [_native.dequantize(p.scheme, np.ascontiguousarray(p.payload), p.shape[-1]).ravel() for p in parts]
-            self._vectors[ref.name] = program.add_vector(np.concatenate(values))
+            self._vectors[ref.name] = program.add_vector(self._floats(ref))
         return self._vectors[ref.name]
+
+    def _floats(self, ref: WeightRef) -> npt.NDArray[np.float32]:
+        parts = self.get(ref).parts
+        values = [_native.dequantize(p.scheme, np.ascontiguousarray(p.payload), p.shape[-1]).ravel() for p in parts]
+        return np.concatenate(values)
 
     def table(self, ref: WeightRef) -> Tensor:
         """An embedding's rows, as the checkpoint stores them. The store keeps them alive."""

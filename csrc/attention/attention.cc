@@ -6,9 +6,10 @@
 namespace pelton {
 
 size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim) {
-  const size_t floats_per_row = static_cast<size_t>(padded_dims(k_dim) + 2 * padded_dims(v_dim) + 2 * kSplitTokens);
-  const size_t last_group_floats = static_cast<size_t>(padded_dims(v_dim) * kGroupTokens);
-  return round_up((kTileRows * floats_per_row + last_group_floats) * sizeof(float), 4096);
+  const int64_t tile_floats = kTileRows * (padded_dims(k_dim) + 2 * padded_dims(v_dim));
+  const int64_t block_floats = kBlockRows * 2 * kScoreStride;
+  const int64_t last_group_floats = padded_dims(v_dim) * kGroupTokens;
+  return round_up(static_cast<size_t>(tile_floats + block_floats + last_group_floats) * sizeof(float), 4096);
 }
 
 KvWriteKernel kv_write_kernel() { return kv_write_generic; }

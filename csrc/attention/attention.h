@@ -23,6 +23,8 @@ namespace pelton {
 
 constexpr int64_t kSplitTokens = 512;
 constexpr int64_t kTileRows = 64;
+constexpr int64_t kBlockRows = 8;                     // rows of a tile that are multiplied together
+constexpr int64_t kScoreStride = kSplitTokens + 32;  // not a power of two: eight rows would share their cache sets
 
 struct KvWrite {
   Rows k, v;

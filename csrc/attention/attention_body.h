@@ -1,4 +1,7 @@
 // The body of attention, over a `Dots` that says how 16 cached tokens are multiplied. Compiled per instruction set.
+//
+// A tile's rows are treated in blocks of up to 8, which share each line that is loaded and whose scores stay in the
+// first-level cache: all scores of a split, then their weights, then all sums. A block reads only what it sees.
 #pragma once
 
 #include "attention/attention.h"
@@ -7,16 +10,18 @@
 namespace pelton {
 
 constexpr int64_t kSplitGroups = kSplitTokens / kGroupTokens;
+constexpr int64_t kGroupsAhead = 4;  // how far behind the line that is read the one to fetch is
 constexpr float kLog2E = 1.44269504f;
+constexpr LanesInt kLaneIndex = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
 // A tile's rows, and where its thread keeps them.
 template <typename Dots>
 struct TileState {
   int64_t num_rows;
   int64_t first_position, last_position;  // of its tokens
-  typename Dots::Query* queries;          // [row][k_dims]
-  float* scores;                          // [row][512]
-  typename Dots::Weight* weights;         // [row][512]
+  typename Dots::Query* queries;          // of each block [k_dims / 2][row][2]
+  float* scores;                          // of one block [row][kScoreStride]
+  typename Dots::Weight* weights;         // of one block [row][kScoreStride]
   float* sums;                            // [row][v_dims], merged over splits
   float* split_sums;                      // [row][v_dims], of one split
   uint8_t* last_group;                    // a copy of the last values, with zeros behind the last token
@@ -25,48 +30,73 @@ struct TileState {
   float split_maxima[kTileRows], split_totals[kTileRows];  // of one split
 };
 
-// The groups of 16 tokens of one split that some row of the tile sees.
+// The groups of 16 tokens of one split that some row of the tile sees. Behind the last keys are the first values and
+// behind the last values the keys of the split that comes next: what is worth fetching then.
 struct SplitGroups {
   int64_t first_token;  // of the split
   int64_t begin, end;   // groups, counted from first_token
-  const uint8_t* k[kSplitGroups];
-  const uint8_t* v[kSplitGroups];
+  const uint8_t* k[kSplitGroups + kGroupsAhead];
+  const uint8_t* v[kSplitGroups + kGroupsAhead];
 };
+
+// Rows [first, first + num_rows) of a tile, and the groups of a split that they see.
+struct RowBlock {
+  int64_t first, num_rows;
+  int64_t begin, end;
+};
+
+inline int64_t num_blocks_of(int64_t num_rows) { return (num_rows + kBlockRows - 1) / kBlockRows; }
+
+// Blocks of a tile are as equal as can be.
+inline int64_t block_start(int64_t num_rows, int64_t block) { return num_rows * block / num_blocks_of(num_rows); }
 
 template <typename Dots>
 static void place_tile(TileState<Dots>& state, const Attention& op, void* scratch) {
   const int64_t k_dims = op.layout.k_dims, v_dims = op.layout.v_dims;
   float* next = static_cast<float*>(scratch);
-  state.queries = reinterpret_cast<typename Dots::Query*>(next);
-  state.scores = next += kTileRows * k_dims;
-  state.weights = reinterpret_cast<typename Dots::Weight*>(next += kTileRows * kSplitTokens);
-  state.sums = next += kTileRows * kSplitTokens;
+  state.scores = next;
+  state.weights = reinterpret_cast<typename Dots::Weight*>(next += kBlockRows * kScoreStride);
+  state.queries = reinterpret_cast<typename Dots::Query*>(next += kBlockRows * kScoreStride);
+  state.sums = next += kTileRows * k_dims;
   state.split_sums = next += kTileRows * v_dims;
   state.last_group = reinterpret_cast<uint8_t*>(next + kTileRows * v_dims);
 }
 
+// Whose rows they are: nothing is merged yet.
 template <typename Dots>
-static void load_queries(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
-                         const AttentionTile& tile) {
+static void start_rows(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
+                       const AttentionTile& tile) {
   const int64_t group_size = op.group_size();
   const int64_t first_token = step.query_start[tile.request];
   const int64_t num_pairs = (step.query_start[tile.request + 1] - first_token) * group_size;
   const int64_t first_pair = tile.tile * kTileRows;
   state.num_rows = num_pairs - first_pair < kTileRows ? num_pairs - first_pair : kTileRows;
-  // Softmax is computed with powers of two. A cap acts on the natural score, so the factor comes after it.
-  const float factor = op.softcap > 0.0f ? op.scale : op.scale * kLog2E;
   for (int64_t row = 0; row < state.num_rows; ++row) {
-    const int64_t token = first_token + (first_pair + row) / group_size;
-    const int64_t head = tile.kv_head * group_size + (first_pair + row) % group_size;
-    Dots::load_query(op.q.row(token) + head * op.k_dim, factor, op.k_dim, op.layout.k_dims,
-                     state.queries + row * op.layout.k_dims);
-    state.positions[row] = step.positions[token];
+    state.positions[row] = step.positions[first_token + (first_pair + row) / group_size];
     state.maxima[row] = -__builtin_inff();
     state.totals[row] = 0.0f;
   }
   memset(state.sums, 0, static_cast<size_t>(state.num_rows * op.layout.v_dims) * sizeof(float));
   state.first_position = state.positions[0];
   state.last_position = state.positions[state.num_rows - 1];
+}
+
+template <typename Dots>
+static void load_queries(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
+                         const AttentionTile& tile) {
+  const int64_t group_size = op.group_size();
+  // Softmax is computed with powers of two. A cap acts on the natural score, so the factor comes after it.
+  const float factor = op.softcap > 0.0f ? op.scale : op.scale * kLog2E;
+  for (int64_t block = 0; block < num_blocks_of(state.num_rows); ++block) {
+    const int64_t first = block_start(state.num_rows, block), end = block_start(state.num_rows, block + 1);
+    for (int64_t row = first; row < end; ++row) {
+      const int64_t pair = tile.tile * kTileRows + row;
+      const int64_t token = step.query_start[tile.request] + pair / group_size;
+      const int64_t head = tile.kv_head * group_size + pair % group_size;
+      Dots::load_query(op.q.row(token) + head * op.k_dim, factor, op.k_dim, op.layout.k_dims,
+                       state.queries + first * op.layout.k_dims + (row - first) * 2, 2 * (end - first));
+    }
+  }
 }
 
 // Copies a group of values whose tokens from `num_tokens` on were not written: they could be anything, nan included.
@@ -83,22 +113,37 @@ static void copy_values(const KvLayout& layout, const uint8_t* from, int64_t num
   for (int64_t i = 0; i < layout.v_dims; ++i) kept[i] = pairs[i] & 0xffffu;
 }
 
+// Groups of the split that begins at `first_token` which tokens at positions from `first` to `last` see.
+static void clip_groups(const Attention& op, int64_t first_token, int64_t first, int64_t last, int64_t& begin,
+                        int64_t& end) {
+  const int64_t num_tokens = last + 1 - first_token;
+  const int64_t first_seen = first - op.window + 1 - first_token;
+  begin = first_seen > 0 ? first_seen / kGroupTokens : 0;
+  end = num_tokens < kSplitTokens ? (num_tokens + kGroupTokens - 1) / kGroupTokens : kSplitGroups;
+}
+
 template <typename Dots>
 static void find_groups(SplitGroups& groups, const TileState<Dots>& state, const Attention& op,
                         const AttentionStep& step, const AttentionTile& tile) {
   const KvLayout& layout = op.layout;
-  const int64_t num_tokens = state.last_position + 1 - groups.first_token;
-  const int64_t first_seen = state.first_position - op.window + 1 - groups.first_token;
-  groups.begin = first_seen > 0 ? first_seen / kGroupTokens : 0;
-  groups.end = num_tokens < kSplitTokens ? (num_tokens + kGroupTokens - 1) / kGroupTokens : kSplitGroups;
   const int32_t* table = step.block_table + tile.request * step.max_blocks;
+  const auto block_of = [&](int64_t token) { return step.cache.block(table[token / layout.block_size]); };
+  const auto group_in_block = [&](int64_t token) { return token % layout.block_size / kGroupTokens; };
+  clip_groups(op, groups.first_token, state.first_position, state.last_position, groups.begin, groups.end);
   for (int64_t group = groups.begin; group < groups.end; ++group) {
     const int64_t token = groups.first_token + group * kGroupTokens;
-    const uint8_t* block = step.cache.block(table[token / layout.block_size]);
-    const int64_t group_in_block = token % layout.block_size / kGroupTokens;
-    groups.k[group] = block + layout.k_offset(tile.kv_head, group_in_block);
-    groups.v[group] = block + layout.v_offset(tile.kv_head, group_in_block);
+    groups.k[group] = block_of(token) + layout.k_offset(tile.kv_head, group_in_block(token));
+    groups.v[group] = block_of(token) + layout.v_offset(tile.kv_head, group_in_block(token));
   }
+  for (int64_t i = 0; i < kGroupsAhead; ++i) {
+    const int64_t token = groups.first_token + kSplitTokens + i * kGroupTokens;
+    const int64_t value = groups.begin + i < groups.end ? groups.begin + i : groups.end - 1;
+    groups.k[groups.end + i] = groups.v[value];
+    groups.v[groups.end + i] = token <= state.last_position
+                                   ? block_of(token) + layout.k_offset(tile.kv_head, group_in_block(token))
+                                   : groups.v[groups.end - 1];
+  }
+  const int64_t num_tokens = state.last_position + 1 - groups.first_token;
   if (num_tokens < kSplitTokens && num_tokens % kGroupTokens != 0) {
     copy_values(layout, groups.v[groups.end - 1], num_tokens % kGroupTokens, state.last_group);
     groups.v[groups.end - 1] = state.last_group;
@@ -107,30 +152,32 @@ static void find_groups(SplitGroups& groups, const TileState<Dots>& state, const
 
 // Turns a row's scores into weights 2^(s - max), and keeps their maximum and sum.
 template <typename Dots>
-static void weigh_row(TileState<Dots>& state, const Attention& op, const SplitGroups& groups, int64_t row) {
-  float* scores = state.scores + row * kSplitTokens;
-  typename Dots::Weight* weights = state.weights + row * kSplitTokens;
-  const int64_t begin = groups.begin * kGroupTokens, end = groups.end * kGroupTokens;
-  const int64_t last = state.positions[row] - groups.first_token;
-  const int64_t first = state.positions[row] - op.window + 1 - groups.first_token;
+static void weigh_row(TileState<Dots>& state, const Attention& op, int64_t first_token, const RowBlock& block,
+                      int64_t row_in_block) {
+  const int64_t row = block.first + row_in_block;
+  float* scores = state.scores + row_in_block * kScoreStride;
+  const int64_t begin = block.begin * kGroupTokens, end = block.end * kGroupTokens;
+  const int64_t last = state.positions[row] - first_token;
+  const int64_t first = state.positions[row] - op.window + 1 - first_token;
   const float minus_infinity = -__builtin_inff();
   if (op.softcap > 0.0f) {
     for (int64_t i = begin; i < end; i += kLanes) {
       store_lanes(scores + i, tanh_lanes(load_lanes(scores + i) / op.softcap) * (op.softcap * kLog2E));
     }
   }
-  for (int64_t i = begin; i < end && i < first; ++i) scores[i] = minus_infinity;
-  for (int64_t i = last + 1 > begin ? last + 1 : begin; i < end; ++i) scores[i] = minus_infinity;
+  for (int64_t i = begin; i < end && i < first; i += kLanes) {
+    const Lanes all = load_lanes(scores + i);
+    store_lanes(scores + i, kLaneIndex < static_cast<int32_t>(first - i) ? lanes_of(minus_infinity) : all);
+  }
+  for (int64_t i = last + 1 > begin ? (last + 1) / kLanes * kLanes : begin; i < end; i += kLanes) {
+    const Lanes all = load_lanes(scores + i);
+    store_lanes(scores + i, kLaneIndex > static_cast<int32_t>(last - i) ? lanes_of(minus_infinity) : all);
+  }
   Lanes largest = lanes_of(minus_infinity);
   for (int64_t i = begin; i < end; i += kLanes) largest = larger(largest, load_lanes(scores + i));
   const float maximum = max_lanes(largest);
-  Lanes total{};
-  for (int64_t i = begin; i < end; i += kLanes) {
-    const Lanes below = load_lanes(scores + i) - (maximum > minus_infinity ? maximum : 0.0f);
-    const Lanes weight = below < -126.0f ? Lanes{} : exp2_lanes(below);
-    total += weight;
-    Dots::store_weights(weights + i, weight);
-  }
+  const Lanes total = Dots::weigh(scores, begin, end, maximum > minus_infinity ? maximum : 0.0f,
+                                  state.weights + row_in_block * kScoreStride);
   state.split_maxima[row] = maximum;
   state.split_totals[row] = sum_lanes(total);
 }
@@ -164,9 +211,9 @@ static void store_rows(const TileState<Dots>& state, const Attention& op, const 
     float* y = op.y.row(token) + head * op.v_dim;
     const float* sums = state.sums + row * op.layout.v_dims;
     const float factor = 1.0f / state.totals[row];
-    for (int64_t i = 0; i < op.v_dim; i += kLanes) {
-      store_some(y + i, load_lanes(sums + i) * factor, op.v_dim - i < kLanes ? op.v_dim - i : kLanes);
-    }
+    int64_t i = 0;
+    for (; i + kLanes <= op.v_dim; i += kLanes) store_lanes(y + i, load_lanes(sums + i) * factor);
+    if (i < op.v_dim) store_some(y + i, load_lanes(sums + i) * factor, op.v_dim - i);
   }
 }
 
@@ -177,9 +224,18 @@ static void compute_split(TileState<Dots>& state, const Attention& op, const Att
   SplitGroups groups;
   groups.first_token = split * kSplitTokens;
   find_groups(groups, state, op, step, tile);
-  Dots::score(state, op.layout, groups);
-  for (int64_t row = 0; row < state.num_rows; ++row) weigh_row(state, op, groups, row);
-  Dots::sum_values(state, op.layout, groups);
+  for (int64_t i = 0; i < num_blocks_of(state.num_rows); ++i) {
+    const int64_t first = block_start(state.num_rows, i), last = block_start(state.num_rows, i + 1) - 1;
+    RowBlock block{first, last + 1 - first, 0, 0};
+    clip_groups(op, groups.first_token, state.positions[first], state.positions[last], block.begin, block.end);
+    if (block.begin < block.end) {
+      Dots::score(state, op.layout, groups, block);
+      for (int64_t row = 0; row < block.num_rows; ++row) weigh_row(state, op, groups.first_token, block, row);
+      Dots::sum_values(state, op.layout, groups, block);
+    } else {
+      for (int64_t row = first; row <= last; ++row) state.split_maxima[row] = -__builtin_inff();
+    }
+  }
 }
 
 // The splits that some row of the tile sees: [first, last].
@@ -198,6 +254,7 @@ template <typename Dots>
 static void attend(const Attention& op, const AttentionStep& step, const AttentionTile& tile, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
+  start_rows(state, op, step, tile);
   load_queries(state, op, step, tile);
   for (int64_t split = first_split(state, op); split <= last_split(state); ++split) {
     compute_split(state, op, step, tile, split);
@@ -211,8 +268,9 @@ static void attend_split(const Attention& op, const AttentionStep& step, const A
                          float* partial, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
-  load_queries(state, op, step, tile);
+  start_rows(state, op, step, tile);
   if (split < first_split(state, op) || split > last_split(state)) return;
+  load_queries(state, op, step, tile);
   state.split_sums = partial;
   compute_split(state, op, step, tile, split);
   float* figures = partial + kTileRows * op.layout.v_dims;
@@ -225,7 +283,7 @@ static void merge_splits(const Attention& op, const AttentionStep& step, const A
                          const float* partials, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
-  load_queries(state, op, step, tile);
+  start_rows(state, op, step, tile);
   for (int64_t split = first_split(state, op); split <= last_split(state); ++split) {
     const float* partial = partials + split * partial_floats(op.layout.v_dims);
     const float* figures = partial + kTileRows * op.layout.v_dims;

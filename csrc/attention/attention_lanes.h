@@ -29,36 +29,49 @@ struct LanesDots {
   using Weight = float;
   static constexpr int64_t kRows = 4;
 
-  static void load_query(const float* q, float factor, int64_t dim, int64_t padded, float* to) {
-    for (int64_t i = 0; i < padded; ++i) to[i] = i < dim ? q[i] * factor : 0.0f;
+  static void load_query(const float* q, float factor, int64_t dim, int64_t padded, float* to, int64_t stride) {
+    for (int64_t i = 0; i < padded; ++i) to[i / 2 * stride + i % 2] = i < dim ? q[i] * factor : 0.0f;
   }
 
-  PELTON_INLINE void store_weights(float* to, Lanes weights) { store_lanes(to, weights); }
+  PELTON_INLINE Lanes weigh(const float* scores, int64_t begin, int64_t end, float maximum, float* weights) {
+    Lanes total{};
+    for (int64_t i = begin; i < end; i += kLanes) {
+      const Lanes below = load_lanes(scores + i) - maximum;
+      const Lanes weight = below < -126.0f ? Lanes{} : exp2_lanes(below);
+      total += weight;
+      store_lanes(weights + i, weight);
+    }
+    return total;
+  }
 
   template <int num_rows>
-  PELTON_INLINE void score_rows(const uint8_t* keys, const float* queries, int64_t k_dims, float* scores) {
+  PELTON_INLINE void score_rows(const uint8_t* keys, const float* queries, int64_t stride, int64_t k_dims,
+                                float* scores) {
     Lanes sums[num_rows] = {};
     for (int64_t pair = 0; pair < k_dims / 2; ++pair) {
       Lanes even, odd;
       load_pair<is_bfloat16>(keys, pair, kGroupTokens, even, odd);
       for (int row = 0; row < num_rows; ++row) {
-        sums[row] += even * queries[row * k_dims + 2 * pair];
-        sums[row] += odd * queries[row * k_dims + 2 * pair + 1];
+        sums[row] += even * queries[pair * stride + 2 * row];
+        sums[row] += odd * queries[pair * stride + 2 * row + 1];
       }
     }
-    for (int row = 0; row < num_rows; ++row) store_lanes(scores + row * kSplitTokens, sums[row]);
+    for (int row = 0; row < num_rows; ++row) store_lanes(scores + row * kScoreStride, sums[row]);
   }
 
-  static void score(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups) {
-    for (int64_t group = groups.begin; group < groups.end; ++group) {
-      for (int64_t row = 0; row < state.num_rows; row += kRows) {
-        const float* queries = state.queries + row * layout.k_dims;
-        float* scores = state.scores + row * kSplitTokens + group * kGroupTokens;
-        if (state.num_rows - row >= kRows) {
-          score_rows<kRows>(groups.k[group], queries, layout.k_dims, scores);
+  static void score(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups,
+                    const RowBlock& block) {
+    const int64_t stride = 2 * block.num_rows;
+    const float* block_queries = state.queries + block.first * layout.k_dims;
+    for (int64_t group = block.begin; group < block.end; ++group) {
+      for (int64_t row = 0; row < block.num_rows; row += kRows) {
+        const float* queries = block_queries + 2 * row;
+        float* scores = state.scores + row * kScoreStride + group * kGroupTokens;
+        if (block.num_rows - row >= kRows) {
+          score_rows<kRows>(groups.k[group], queries, stride, layout.k_dims, scores);
         } else {
-          for (int64_t i = 0; i < state.num_rows - row; ++i) {
-            score_rows<1>(groups.k[group], queries + i * layout.k_dims, layout.k_dims, scores + i * kSplitTokens);
+          for (int64_t i = 0; i < block.num_rows - row; ++i) {
+            score_rows<1>(groups.k[group], queries + 2 * i, stride, layout.k_dims, scores + i * kScoreStride);
           }
         }
       }
@@ -67,34 +80,35 @@ struct LanesDots {
 
   // 16 value dimensions of `num_rows` rows, over all tokens of the split in order.
   template <int num_rows>
-  PELTON_INLINE void sum_rows(const SplitGroups& groups, int64_t column, int64_t v_dims, const float* weights,
-                              float* sums_out) {
+  PELTON_INLINE void sum_rows(const SplitGroups& groups, const RowBlock& block, int64_t column, int64_t v_dims,
+                              const float* weights, float* sums_out) {
     Lanes sums[num_rows] = {};
     const int64_t column_bytes = column * 4;
-    for (int64_t group = groups.begin; group < groups.end; ++group) {
+    for (int64_t group = block.begin; group < block.end; ++group) {
       const float* group_weights = weights + group * kGroupTokens;
       for (int64_t pair = 0; pair < kGroupTokens / 2; ++pair) {
         Lanes even, odd;
         load_pair<is_bfloat16>(groups.v[group] + column_bytes, pair, v_dims, even, odd);
         for (int row = 0; row < num_rows; ++row) {
-          sums[row] += even * group_weights[row * kSplitTokens + 2 * pair];
-          sums[row] += odd * group_weights[row * kSplitTokens + 2 * pair + 1];
+          sums[row] += even * group_weights[row * kScoreStride + 2 * pair];
+          sums[row] += odd * group_weights[row * kScoreStride + 2 * pair + 1];
         }
       }
     }
     for (int row = 0; row < num_rows; ++row) store_lanes(sums_out + row * v_dims + column, sums[row]);
   }
 
-  static void sum_values(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups) {
-    for (int64_t row = 0; row < state.num_rows; row += kRows) {
-      const float* weights = state.weights + row * kSplitTokens;
-      float* sums = state.split_sums + row * layout.v_dims;
+  static void sum_values(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups,
+                         const RowBlock& block) {
+    for (int64_t row = 0; row < block.num_rows; row += kRows) {
+      const float* weights = state.weights + row * kScoreStride;
+      float* sums = state.split_sums + (block.first + row) * layout.v_dims;
       for (int64_t column = 0; column < layout.v_dims; column += kLanes) {
-        if (state.num_rows - row >= kRows) {
-          sum_rows<kRows>(groups, column, layout.v_dims, weights, sums);
+        if (block.num_rows - row >= kRows) {
+          sum_rows<kRows>(groups, block, column, layout.v_dims, weights, sums);
         } else {
-          for (int64_t i = 0; i < state.num_rows - row; ++i) {
-            sum_rows<1>(groups, column, layout.v_dims, weights + i * kSplitTokens, sums + i * layout.v_dims);
+          for (int64_t i = 0; i < block.num_rows - row; ++i) {
+            sum_rows<1>(groups, block, column, layout.v_dims, weights + i * kScoreStride, sums + i * layout.v_dims);
           }
         }
       }

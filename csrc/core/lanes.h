@@ -43,14 +43,19 @@ PELTON_INLINE void store_some(float* to, Lanes x, int64_t count) {
   memcpy(to, &x, static_cast<size_t>(count) * sizeof(float));
 }
 
+typedef float HalfLanes __attribute__((vector_size(32)));
+typedef float QuarterLanes __attribute__((vector_size(16)));
+
+PELTON_INLINE HalfLanes low_half(Lanes x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
+PELTON_INLINE HalfLanes high_half(Lanes x) { return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15); }
+PELTON_INLINE QuarterLanes low_half(HalfLanes x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
+PELTON_INLINE QuarterLanes high_half(HalfLanes x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7); }
+
 // Pairs 8 apart, then 4, 2, 1: the tree of every sum over lanes.
 PELTON_INLINE float sum_lanes(Lanes x) {
-  float part[16];
-  memcpy(part, &x, sizeof part);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) part[i] += part[i + width];
-  }
-  return part[0];
+  const HalfLanes eight = low_half(x) + high_half(x);
+  const QuarterLanes four = low_half(eight) + high_half(eight);
+  return (four[0] + four[2]) + (four[1] + four[3]);
 }
 
 // Where one of them is not a number: b. So a bound is given as `a`, and nan goes through.
@@ -58,12 +63,12 @@ PELTON_INLINE Lanes larger(Lanes a, Lanes b) { return a > b ? a : b; }
 PELTON_INLINE Lanes smaller(Lanes a, Lanes b) { return a < b ? a : b; }
 
 PELTON_INLINE float max_lanes(Lanes x) {
-  float part[16];
-  memcpy(part, &x, sizeof part);
-  for (int width = 8; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) part[i] = part[i] > part[i + width] ? part[i] : part[i + width];
-  }
-  return part[0];
+  const HalfLanes a = low_half(x), b = high_half(x);
+  const HalfLanes eight = a > b ? a : b;
+  const QuarterLanes c = low_half(eight), d = high_half(eight);
+  const QuarterLanes four = c > d ? c : d;
+  const float even = four[0] > four[2] ? four[0] : four[2], odd = four[1] > four[3] ? four[1] : four[3];
+  return even > odd ? even : odd;
 }
 
 PELTON_INLINE Lanes as_lanes(LanesInt bits) {

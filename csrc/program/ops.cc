@@ -46,6 +46,19 @@ void QuantizeOp::execute(const Step& step, Worker& worker) const {
   quantize_rows(make_activation(kind_, num_rows, size_, memory_), x_.data, x_.stride, share.begin, share.end);
 }
 
+void NormQuantizeOp::execute(const Step& step, Worker& worker) const {
+  const int64_t num_rows = step.num_rows(axis_);
+  const Share share = worker.share(num_rows);
+  if (share.begin == share.end) return;
+  const Activation activation = make_activation(kind_, num_rows, norm_.size, memory_);
+  RmsNorm norm = norm_;
+  norm.y = {static_cast<float*>(worker.scratch), 0};  // every row to the same place
+  for (int64_t row = share.begin; row < share.end; ++row) {
+    kernel_(norm, row, row + 1);
+    quantize_rows(activation, norm.y.data, 0, row, row + 1);
+  }
+}
+
 void LinearOp::execute(const Step& step, Worker& worker) const {
   const int64_t num_rows = step.num_rows(axis_);
   if (num_rows == 0) return;

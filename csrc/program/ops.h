@@ -8,6 +8,7 @@
 #include "embedding/embedding.h"
 #include "linear/linear.h"
 #include "program/op.h"
+#include "rms_norm/rms_norm.h"
 
 namespace pelton {
 
@@ -47,6 +48,22 @@ class QuantizeOp final : public Op {
   Rows x_;
   ActivationKind kind_;
   int64_t size_;
+  void* memory_;
+};
+
+// rms_norm of whole rows, stored the way a linear's kernel reads them: the normalised floats stay in the scratch.
+class NormQuantizeOp final : public Op {
+ public:
+  // norm.y is not used; the worker's scratch holds norm.size floats.
+  NormQuantizeOp(RowAxis axis, const RmsNorm& norm, ActivationKind kind, void* memory)
+      : axis_(axis), norm_(norm), kernel_(rms_norm_kernel()), kind_(kind), memory_(memory) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  RowAxis axis_;
+  RmsNorm norm_;
+  RmsNormKernel kernel_;
+  ActivationKind kind_;
   void* memory_;
 };
 

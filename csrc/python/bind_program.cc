@@ -232,6 +232,12 @@ void bind_other_ops(nb::class_<Program>& c) {
              uint8_t* memory = p.buffer(activation);
              p.add_op(std::make_unique<QuantizeOp>(axis_of(is_logits), rows_of(p, x), kind, size, memory));
            })
+      .def("add_norm_quantize",
+           [](Program& p, bool is_logits, View x, std::optional<VectorHandle> weight, int64_t size, float eps,
+              ActivationKind kind, size_t activation) {
+             const RmsNorm norm{rows_of(p, x), Rows{}, data_of(weight), 1, size, eps};
+             p.add_op(std::make_unique<NormQuantizeOp>(axis_of(is_logits), norm, kind, p.buffer(activation)));
+           })
       .def("add_linear", &add_linear, nb::arg("is_logits"), nb::arg("parts"), nb::arg("bias").none(),
            nb::arg("residual").none(), nb::arg("y"))
       .def("add_linear_gated", &add_linear_gated, nb::arg("is_logits"), nb::arg("part"), nb::arg("bias").none(),

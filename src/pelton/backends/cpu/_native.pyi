@@ -74,6 +74,17 @@ class Program:
     def add_scale(self, is_logits: bool, x: View, y: View, size: int, factor: float, /) -> None: ...
     def add_softcap(self, is_logits: bool, x: View, y: View, size: int, cap: float, /) -> None: ...
     def add_quantize(self, is_logits: bool, x: View, kind: ActivationKind, size: int, activation: int, /) -> None: ...
+    def add_norm_quantize(
+        self,
+        is_logits: bool,
+        x: View,
+        weight: Vector | None,
+        size: int,
+        eps: float,
+        kind: ActivationKind,
+        activation: int,
+        /,
+    ) -> None: ...
     def add_linear(
         self,
         is_logits: bool,

@@ -113,6 +113,9 @@ class Lowering:
 
     def _rms_norm(self, node: Node) -> None:
         (x_value,), ref = node.inputs, node.weights[0]
+        if len(x_value.shape) == 2 and (kind := self._kind_of_readers(node.outputs[0])) is not None:
+            self._add_norm_quantize(node, kind)
+            return
         x, y = self._view(x_value), self._result(node.outputs[0], x_value)
         size = int(x_value.shape[-1])
         axis, num_heads, eps = axis_of(x_value), x.width // size, node.attribute("eps")
@@ -123,6 +126,25 @@ class Lowering:
             lambda p, at, _: p.add_rms_norm(
                 axis == "S", at(x), at(y), self._store.vector(p, ref), num_heads, size, eps
             ),
+        )
+
+    def _add_norm_quantize(self, node: Node, kind: Any) -> None:
+        """A norm that only linears read: its rows are quantized at once, and no floats are kept."""
+        (x_value,), ref = node.inputs, node.weights[0]
+        x, axis, eps = self._view(x_value), axis_of(x_value), node.attribute("eps")
+        y = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), x.width))
+        self._quantized[(node.outputs[0].id, kind.name)] = y
+        self.scratch_bytes = max(self.scratch_bytes, 4 * x.width)
+        self._note("rms_norm", f"{_native.isa()} quantized", f"writes activations {kind.name}, no floats")
+        self.ops.append(
+            NativeOp(
+                axis,
+                axis,
+                (x.buffer, y),
+                lambda p, at, at_buffer: p.add_norm_quantize(
+                    axis == "S", at(x), self._store.vector(p, ref), x.width, eps, kind, at_buffer(y)
+                ),
+            )
         )
 
     def _layer_norm(self, node: Node) -> None:

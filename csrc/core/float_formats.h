@@ -25,6 +25,12 @@ static inline float bfloat16_to_float(uint16_t value) {
   return std::bit_cast<float>(static_cast<uint32_t>(value) << 16);
 }
 
+// Half of an E8M0 exponent: 2^(exponent - 128), the step of integers that are twice the format's numbers. 255 is NaN in
+// the format and refused where files are read; here it goes on as 2^127, as in ggml.
+static inline float exponent_to_half_float(uint8_t exponent) {
+  return std::bit_cast<float>(exponent < 2 ? 0x00200000u << exponent : (exponent - 1u) << 23);
+}
+
 // Round to nearest, ties to even; NaN stays NaN.
 static inline uint16_t float_to_bfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);

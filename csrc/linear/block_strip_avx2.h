@@ -14,14 +14,15 @@ namespace {
 constexpr int kMaxRows = 4;
 
 constexpr int groups_per_widening(const Layout& layout) {
-  const int groups = layout.bits == 4 ? 8 : layout.bits == 5 ? 4 : layout.bits == 6 ? 2 : 1;
+  const int bits = integer_bits(layout);
+  const int groups = bits == 4 ? 8 : bits == 5 ? 4 : bits == 6 ? 2 : 1;
   return has_halves(layout.form) ? std::min(groups, 4) : groups;
 }
 
 // int16 sums of pairs for 8 channels x 4 k.
 template <Layout layout>
 PELTON_INLINE __m256i multiply_pairs(__m256i q, __m256i x) {
-  if constexpr (layout.bits < 8) return _mm256_maddubs_epi16(q, x);
+  if constexpr (integer_bits(layout) < 8) return _mm256_maddubs_epi16(q, x);
   const __m256i weight = _mm256_xor_si256(q, _mm256_set1_epi8(-128));
   return _mm256_maddubs_epi16(_mm256_abs_epi8(weight), _mm256_sign_epi8(x, weight));
 }
@@ -49,8 +50,13 @@ __attribute__((noinline)) void multiply_tile(const uint8_t* integers, const Expa
       for (int r = 0; r < num_rows; ++r) {
         const int32_t* sums = rows.sums16 + r * 2 * kSlabTiles;
         negated_sums[r] = num_halves == 2 ? sums[half] : sums[0] + sums[1];
-        const bool has_zero = layout.zero_shift != 0 && layout.bits < 8;  // signed bytes have lost theirs
+        const bool has_zero = layout.zero_shift != 0 && integer_bits(layout) < 8;  // signed bytes have lost theirs
         dots[r] = _mm256_set1_epi32(has_zero ? negated_sums[r] * (1 << layout.zero_shift) : 0);
+        if constexpr (has_zeros(layout.form)) {
+          const __m256i zeros = _mm256_load_si256(reinterpret_cast<const __m256i*>(tile.zeros + c));
+          const __m256i left = _mm256_sub_epi32(zeros, _mm256_set1_epi32(layout.bits < 8 ? 0 : 128));
+          dots[r] = _mm256_mullo_epi32(left, _mm256_set1_epi32(negated_sums[r]));
+        }
       }
 #pragma GCC unroll 8
       for (int first = half * half_groups; first < (half + 1) * half_groups; first += step) {

@@ -18,6 +18,13 @@ void linear_strip_avx512(const Linear& linear, int strip, void* scratch) {
     case Scheme::Q4_K: return linear_strip_q4_k_avx512(linear, strip, scratch);
     case Scheme::Q5_K: return linear_strip_q5_k_avx512(linear, strip, scratch);
     case Scheme::Q6_K: return linear_strip_q6_k_avx512(linear, strip, scratch);
+    case Scheme::IQ4_NL: return linear_strip_iq4_nl_avx512(linear, strip, scratch);
+    case Scheme::IQ4_XS: return linear_strip_iq4_xs_avx512(linear, strip, scratch);
+    case Scheme::MXFP4: return linear_strip_mxfp4_avx512(linear, strip, scratch);
+    case Scheme::INT4_G32: return linear_strip_int4_g32_avx512(linear, strip, scratch);
+    case Scheme::INT4_G128: return linear_strip_int4_g128_avx512(linear, strip, scratch);
+    case Scheme::INT8_G32: return linear_strip_int8_g32_avx512(linear, strip, scratch);
+    case Scheme::INT8_G128: return linear_strip_int8_g128_avx512(linear, strip, scratch);
     case Scheme::F16:
     case Scheme::F32: assert(false && "F16 and F32 weights are packed for Float32 activations");
   }

@@ -15,7 +15,7 @@ void multiply_int8(const Layout& layout, const Tile& tile, const int8_t* x, floa
     float value = 0.0f;
     for (int group = 0; group < num_groups; ++group) {
       const int32_t negated_sum = num_groups == 2 ? sums16[group] : sums16[0] + sums16[1];
-      int32_t dot = layout.zero_shift == 0 ? 0 : negated_sum * (1 << layout.zero_shift);
+      int32_t dot = negated_sum * tile.zeros[c];
       for (int k = group * group_size; k < (group + 1) * group_size; ++k) {
         dot += x[k] * tile.integers[k / 4][4 * c + k % 4];
       }

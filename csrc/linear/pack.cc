@@ -69,6 +69,11 @@ void pack_integers(int bits, const uint8_t in[kIntegerLines][kLineBytes], uint8_
 
 void pack_half(uint16_t half, uint8_t* out, int index) { std::memcpy(out + 2 * index, &half, 2); }
 
+void pack_group(const Block& block, uint8_t* out, int channel) {
+  std::memcpy(out + sizeof(float) * channel, &block.scale, sizeof(float));
+  out[sizeof(float) * kStripChannels + channel] = block.zero;
+}
+
 // The scales of tile `t` of a column, in the form of the layout.
 void pack_scales(ScaleForm form, const BlockColumn& column, int t, uint8_t* out) {
   for (int c = 0; c < kStripChannels; ++c) {
@@ -90,7 +95,11 @@ void pack_scales(ScaleForm form, const BlockColumn& column, int t, uint8_t* out)
           if (form == ScaleForm::Super16Min) out[(2 + half) * kStripChannels + c] = block.mins[2 * t + half];
         }
         break;
-      default: assert(false && "float forms are never packed");
+      case ScaleForm::Super32: out[c] = static_cast<uint8_t>(block.scales[t]); break;
+      case ScaleForm::Exponent32: out[c] = block.exponent; break;
+      case ScaleForm::FloatZero32: pack_group(block, out, c); break;
+      case ScaleForm::SlabZero: break;
+      default: assert(false && "the other float forms are never packed");
     }
   }
 }
@@ -122,8 +131,12 @@ void pack_block_strip(const Source& source, int strip, BlockColumn& column, uint
       pack_integers(layout.bits, column.integers[t], dst);
       pack_scales(layout.form, column, t, dst + integer_bytes(layout));
     }
-    if (!is_super(layout.form)) continue;
+    if (super_bytes(layout.form) == 0) continue;
     for (int c = 0; c < kStripChannels; ++c) {
+      if (layout.form == ScaleForm::SlabZero) {
+        pack_group(column.blocks[c], dst, c);
+        continue;
+      }
       pack_half(column.blocks[c].d, dst, c);
       if (has_min(layout.form)) pack_half(column.blocks[c].dmin, dst, kStripChannels + c);
     }

@@ -22,7 +22,7 @@ namespace {
 
 struct Slab {
   const uint8_t* tiles;
-  const uint8_t* super;  // d and dmin of the super-block that the slab is in
+  const uint8_t* super;  // what its tiles share: d and dmin of the super-block, or scales and zero points
   const uint8_t* ahead;  // what to prefetch
   int num_tiles;         // 1 to 4
 };
@@ -36,6 +36,7 @@ struct RowBlock {
 
 // The layout of a tile whose integers are bytes and whose scales are floats.
 constexpr Layout expanded_layout(const Layout& layout) {
+  if (has_zeros(layout.form)) return {8, ScaleForm::FloatZero32, 0};
   const ScaleForm form = has_halves(layout.form) ? (has_min(layout.form) ? ScaleForm::FloatMin16 : ScaleForm::Float16)
                                                  : (has_min(layout.form) ? ScaleForm::FloatMin32 : ScaleForm::Float32);
   return {8, form, layout.zero_shift};
@@ -53,7 +54,9 @@ PELTON_INLINE __m512i broadcast_dword(const void* from) {
 
 // The int32 sum of a row starts with what its zero point contributes.
 template <Layout layout>
-PELTON_INLINE __m512i first_dot(const int32_t* negated_sum) {
+PELTON_INLINE __m512i first_dot(const int32_t* negated_sum, __m512i zeros) {
+  // Both fit 16 bits and zeros have nothing above: the other half of each pair multiplies to 0.
+  if constexpr (has_zeros(layout.form)) return _mm512_madd_epi16(zeros, _mm512_set1_epi32(*negated_sum));
   if constexpr (layout.zero_shift == 0) return _mm512_setzero_si512();
   return _mm512_slli_epi32(_mm512_set1_epi32(*negated_sum), layout.zero_shift);
 }
@@ -88,9 +91,11 @@ PELTON_INLINE void multiply_wide_half(const uint8_t* tile, const uint8_t* super,
   __m512i dots[num_rows][4];
 #pragma GCC unroll 4
   for (int r = 0; r < num_rows; ++r) {
-    const __m512i start = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
 #pragma GCC unroll 4
-    for (int c = 0; c < 4; ++c) dots[r][c] = start;
+    for (int c = 0; c < 4; ++c) {
+      const __m512i zeros = load_zeros<layout.form>(tile + integer_bytes(layout), super, c);
+      dots[r][c] = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half), zeros);
+    }
   }
 #pragma GCC unroll 8
   for (int kgroup = half * num_groups; kgroup < (half + 1) * num_groups; ++kgroup) {
@@ -159,9 +164,10 @@ PELTON_INLINE void multiply_narrow_half(const uint8_t* tile, const Slab& slab, c
                                         const int32_t* x_sums, int c, uint8_t* expanded, __m512 (&value)[num_rows]) {
   constexpr int num_groups = kIntegerLines / num_halves<layout>();
   constexpr bool expands = mode == NarrowMode::PrefetchAndExpand;
+  const __m512i zeros = load_zeros<layout.form>(tile + integer_bytes(layout), slab.super, c);
   __m512i dots[num_rows];
 #pragma GCC unroll 16
-  for (int r = 0; r < num_rows; ++r) dots[r] = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half));
+  for (int r = 0; r < num_rows; ++r) dots[r] = first_dot<layout>(x_sums + sum_index<layout>(r, 0, half), zeros);
 #pragma GCC unroll 8
   for (int kgroup = half * num_groups; kgroup < (half + 1) * num_groups; ++kgroup) {
     const __m512i q = load_integers<layout>(tile, kgroup, c);
@@ -177,6 +183,10 @@ PELTON_INLINE void multiply_narrow_half(const uint8_t* tile, const Slab& slab, c
     float* scales = reinterpret_cast<float*>(expanded + kIntegerLines * kLineBytes) + half * kStripChannels + 16 * c;
     _mm512_store_ps(scales, scale);
     if constexpr (has_min(layout.form)) _mm512_store_ps(scales + num_halves<layout>() * kStripChannels, minimum);
+    if constexpr (has_zeros(layout.form)) {
+      uint8_t* places = expanded + integer_bytes(expanded_layout(layout)) + sizeof(float) * kStripChannels + 16 * c;
+      _mm_store_si128(reinterpret_cast<__m128i*>(places), _mm512_cvtepi32_epi8(zeros));
+    }
   }
 #pragma GCC unroll 16
   for (int r = 0; r < num_rows; ++r) {

@@ -21,10 +21,11 @@ void store_lane(float* weights, int k, int column, __m512 value) {
 template <Scheme scheme>
 void expand_block_tile(const uint8_t* tile, const uint8_t* super, float* weights) {
   constexpr Layout layout = layout_of(scheme);
-  const __m512i zero = _mm512_set1_epi32(layout.zero_shift == 0 ? 0 : 1 << layout.zero_shift);
   const __m512i low_byte = _mm512_set1_epi32(255);
   const uint8_t* scales = tile + integer_bytes(layout);
   for (int c = 0; c < 4; ++c) {
+    __m512i zero = _mm512_set1_epi32(layout.zero_shift == 0 ? 0 : 1 << layout.zero_shift);
+    if constexpr (has_zeros(layout.form)) zero = load_zeros<layout.form>(scales, super, c);
 #pragma GCC unroll 8
     for (int kgroup = 0; kgroup < kIntegerLines; ++kgroup) {
       const int half = has_halves(layout.form) ? kgroup / 4 : 0;
@@ -73,6 +74,13 @@ Expand expansion_of(Scheme scheme) {
     case Scheme::Q4_K: return expand_block_tile<Scheme::Q4_K>;
     case Scheme::Q5_K: return expand_block_tile<Scheme::Q5_K>;
     case Scheme::Q6_K: return expand_block_tile<Scheme::Q6_K>;
+    case Scheme::IQ4_NL: return expand_block_tile<Scheme::IQ4_NL>;
+    case Scheme::IQ4_XS: return expand_block_tile<Scheme::IQ4_XS>;
+    case Scheme::MXFP4: return expand_block_tile<Scheme::MXFP4>;
+    case Scheme::INT4_G32: return expand_block_tile<Scheme::INT4_G32>;
+    case Scheme::INT4_G128: return expand_block_tile<Scheme::INT4_G128>;
+    case Scheme::INT8_G32: return expand_block_tile<Scheme::INT8_G32>;
+    case Scheme::INT8_G128: return expand_block_tile<Scheme::INT8_G128>;
   }
   return nullptr;
 }

@@ -12,7 +12,6 @@ constexpr int kMaxRows = 4;
 template <Scheme scheme>
 void expand_block(const uint8_t* src, const uint8_t* super, float* weights) {
   constexpr Layout layout = layout_of(scheme);
-  const __m256i zero = _mm256_set1_epi32(layout.zero_shift == 0 ? 0 : 1 << layout.zero_shift);
   const __m256i low_byte = _mm256_set1_epi32(255);
   ExpandedTile tile;
   const uint8_t* integers = expand_tile<layout>(src, super, tile);
@@ -21,6 +20,8 @@ void expand_block(const uint8_t* src, const uint8_t* super, float* weights) {
     for (int c = 0; c < kStripChannels; c += 8) {
       const __m256i q = _mm256_load_si256(reinterpret_cast<const __m256i*>(integers + kgroup * kLineBytes + 4 * c));
       const __m256 scale = _mm256_load_ps(tile.scales[half] + c);
+      __m256i zero = _mm256_set1_epi32(layout.zero_shift == 0 ? 0 : 1 << layout.zero_shift);
+      if constexpr (has_zeros(layout.form)) zero = _mm256_load_si256(reinterpret_cast<const __m256i*>(tile.zeros + c));
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
         const __m256i integer = _mm256_sub_epi32(_mm256_and_si256(_mm256_srli_epi32(q, 8 * i), low_byte), zero);
@@ -64,6 +65,13 @@ Expand expansion_of(Scheme scheme) {
     case Scheme::Q4_K: return expand_block<Scheme::Q4_K>;
     case Scheme::Q5_K: return expand_block<Scheme::Q5_K>;
     case Scheme::Q6_K: return expand_block<Scheme::Q6_K>;
+    case Scheme::IQ4_NL: return expand_block<Scheme::IQ4_NL>;
+    case Scheme::IQ4_XS: return expand_block<Scheme::IQ4_XS>;
+    case Scheme::MXFP4: return expand_block<Scheme::MXFP4>;
+    case Scheme::INT4_G32: return expand_block<Scheme::INT4_G32>;
+    case Scheme::INT4_G128: return expand_block<Scheme::INT4_G128>;
+    case Scheme::INT8_G32: return expand_block<Scheme::INT8_G32>;
+    case Scheme::INT8_G128: return expand_block<Scheme::INT8_G128>;
   }
   return nullptr;
 }

@@ -15,6 +15,13 @@ void linear_strip_q3_k_avx512(const Linear& linear, int strip, void* scratch);
 void linear_strip_q4_k_avx512(const Linear& linear, int strip, void* scratch);
 void linear_strip_q5_k_avx512(const Linear& linear, int strip, void* scratch);
 void linear_strip_q6_k_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_iq4_nl_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_iq4_xs_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_mxfp4_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_int4_g32_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_int4_g128_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_int8_g32_avx512(const Linear& linear, int strip, void* scratch);
+void linear_strip_int8_g128_avx512(const Linear& linear, int strip, void* scratch);
 
 // Activation BFloat16, scheme BF16.
 void linear_strip_bf16_avx512(const Linear& linear, int strip, void* scratch);

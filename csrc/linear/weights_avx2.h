@@ -2,6 +2,9 @@
 #pragma once
 
 #include "linear/intrinsics.h"
+
+#include <cstring>
+
 #include "linear/layout.h"
 
 namespace pelton {
@@ -11,13 +14,21 @@ struct alignas(64) ExpandedTile {
   uint8_t integers[kIntegerLines * kLineBytes];  // [kgroup][channel][4 k], unsigned
   float scales[2][kStripChannels];               // the second of each only where a tile has two halves
   float mins[2][kStripChannels];
+  int32_t zeros[kStripChannels];  // only where each channel has its own
 };
 
 PELTON_INLINE __m256i select(__m256i mask, __m256i a, __m256i b) {
   return _mm256_or_si256(_mm256_and_si256(mask, a), _mm256_andnot_si256(mask, b));
 }
 
-template <int bits>
+template <Codebook codebook>
+PELTON_INLINE __m256i look_up(__m256i codes) {
+  if constexpr (codebook == Codebook::None) return codes;
+  const auto* values = reinterpret_cast<const __m128i*>(codebook_values(codebook));
+  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_load_si128(values)), codes);
+}
+
+template <int bits, Codebook codebook>
 void expand_integers(const uint8_t* tile, uint8_t* out) {
   const __m256i low = _mm256_set1_epi8((1 << (bits < 8 ? bits : 4)) - 1);
   for (int b = 0; b < kLineBytes; b += 32) {
@@ -25,7 +36,8 @@ void expand_integers(const uint8_t* tile, uint8_t* out) {
       return _mm256_load_si256(reinterpret_cast<const __m256i*>(tile + i * kLineBytes + b));
     };
     const auto store = [out, b, low](int kgroup, __m256i q) {
-      _mm256_store_si256(reinterpret_cast<__m256i*>(out + kgroup * kLineBytes + b), _mm256_and_si256(q, low));
+      const __m256i integers = look_up<codebook>(_mm256_and_si256(q, low));
+      _mm256_store_si256(reinterpret_cast<__m256i*>(out + kgroup * kLineBytes + b), integers);
     };
     if constexpr (bits == 4) {
       for (int i = 0; i < 4; ++i) {
@@ -60,19 +72,37 @@ PELTON_INLINE __m256 load_bytes(const uint8_t* bytes, int channel) {
   return _mm256_cvtepi32_ps(is_signed ? _mm256_cvtepi8_epi32(packed) : _mm256_cvtepu8_epi32(packed));
 }
 
+// As exponent_to_half_float.
+PELTON_INLINE __m256 load_exponents(const uint8_t* exponents, int channel) {
+  const __m128i packed = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(exponents + channel));
+  const __m256i exponent = _mm256_cvtepu8_epi32(packed), two = _mm256_set1_epi32(2);
+  const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(exponent, _mm256_set1_epi32(1)), 23);
+  const __m256i denormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), exponent);
+  return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, denormal, _mm256_cmpgt_epi32(two, exponent)));
+}
+
+// Scales and zero points of groups, from where the form keeps them.
+inline void expand_groups(const uint8_t* src, ExpandedTile& tile) {
+  std::memcpy(tile.scales[0], src, sizeof(tile.scales[0]));
+  for (int c = 0; c < kStripChannels; ++c) tile.zeros[c] = src[sizeof(tile.scales[0]) + c];
+}
+
 template <ScaleForm form>
 void expand_scales(const uint8_t* src, const uint8_t* super, ExpandedTile& tile) {
+  if constexpr (has_zeros(form)) return expand_groups(form == ScaleForm::SlabZero ? super : src, tile);
   constexpr int num_halves = has_halves(form) ? 2 : 1;
   for (int half = 0; half < num_halves; ++half) {
     for (int c = 0; c < kStripChannels; c += 8) {
       __m256 scale, minimum = _mm256_setzero_ps();
       if constexpr (is_super(form)) {
-        const __m256 integer = load_bytes<form == ScaleForm::Super16>(src + half * kStripChannels, c);
+        const __m256 integer = load_bytes<has_signed_scales(form)>(src + half * kStripChannels, c);
         scale = _mm256_mul_ps(load_halves(super, c), integer);
         if constexpr (has_min(form)) {
           const __m256 min_integer = load_bytes<false>(src + (num_halves + half) * kStripChannels, c);
           minimum = _mm256_mul_ps(load_halves(super, kStripChannels + c), min_integer);
         }
+      } else if constexpr (form == ScaleForm::Exponent32) {
+        scale = load_exponents(src, c);
       } else {
         scale = load_halves(src, c);
         if constexpr (has_min(form)) minimum = load_halves(src, kStripChannels + c);
@@ -88,7 +118,7 @@ template <Layout layout>
 const uint8_t* expand_tile(const uint8_t* src, const uint8_t* super, ExpandedTile& tile) {
   expand_scales<layout.form>(src + integer_bytes(layout), super, tile);
   if constexpr (layout.bits == 8) return src;
-  expand_integers<layout.bits>(src, tile.integers);
+  expand_integers<layout.bits, layout.codebook>(src, tile.integers);
   return tile.integers;
 }
 

@@ -13,6 +13,13 @@ namespace {
 // Bits of `a` where `mask` is set, of `b` elsewhere.
 PELTON_INLINE __m512i select(__m512i mask, __m512i a, __m512i b) { return _mm512_ternarylogic_epi32(mask, a, b, 0xCA); }
 
+template <Codebook codebook>
+PELTON_INLINE __m512i look_up(__m512i codes) {
+  if constexpr (codebook == Codebook::None) return codes;
+  const auto* values = reinterpret_cast<const __m128i*>(codebook_values(codebook));
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128(values)), codes);
+}
+
 // q of k group `kgroup` for channels [16 * column, +16): unsigned bytes.
 template <Layout layout>
 PELTON_INLINE __m512i load_integers(const uint8_t* tile, int kgroup, int column) {
@@ -21,7 +28,8 @@ PELTON_INLINE __m512i load_integers(const uint8_t* tile, int kgroup, int column)
     return line(kgroup);
   } else if constexpr (layout.bits == 4) {
     const __m512i pair = line(kgroup / 2);
-    return _mm512_and_si512(kgroup % 2 == 0 ? pair : _mm512_srli_epi16(pair, 4), _mm512_set1_epi8(15));
+    const __m512i nibbles = kgroup % 2 == 0 ? pair : _mm512_srli_epi16(pair, 4);
+    return look_up<layout.codebook>(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)));
   } else if constexpr (layout.bits == 5) {
     const __m512i low5 = _mm512_set1_epi8(31), low3 = _mm512_set1_epi8(7);
     if (kgroup < 5) return _mm512_and_si512(line(kgroup), low5);
@@ -59,6 +67,20 @@ PELTON_INLINE __m512 load_floats(const uint8_t* floats, int channel) {
   return _mm512_load_ps(reinterpret_cast<const float*>(floats) + channel);
 }
 
+// As exponent_to_half_float. scalef is exact where its result is.
+PELTON_INLINE __m512 load_exponents(const uint8_t* exponents, int channel) {
+  const __m512 power = _mm512_sub_ps(load_bytes<false>(exponents, channel), _mm512_set1_ps(64.0f));
+  return _mm512_scalef_ps(_mm512_set1_ps(0x1p-64f), power);
+}
+
+// The zero points of channels [16 * column, +16) as int32, for forms that have them.
+template <ScaleForm form>
+PELTON_INLINE __m512i load_zeros(const uint8_t* scales, const uint8_t* super, int column) {
+  if constexpr (!has_zeros(form)) return _mm512_setzero_si512();
+  const uint8_t* zeros = (form == ScaleForm::SlabZero ? super : scales) + sizeof(float) * kStripChannels;
+  return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i*>(zeros + 16 * column)));
+}
+
 // Scale of channels [16 * column, +16) for the first or second 16 k of a tile (`half`; 0 where there is one per 32).
 template <ScaleForm form>
 PELTON_INLINE __m512 load_scale(const uint8_t* scales, const uint8_t* super, int half, int column) {
@@ -66,8 +88,12 @@ PELTON_INLINE __m512 load_scale(const uint8_t* scales, const uint8_t* super, int
   if constexpr (form == ScaleForm::Half32 || form == ScaleForm::HalfMin32) {
     return load_halves(scales, channel);
   } else if constexpr (is_super(form)) {
-    const __m512 integer = load_bytes<form == ScaleForm::Super16>(scales + half * kStripChannels, channel);
+    const __m512 integer = load_bytes<has_signed_scales(form)>(scales + half * kStripChannels, channel);
     return _mm512_mul_ps(load_halves(super, channel), integer);
+  } else if constexpr (form == ScaleForm::Exponent32) {
+    return load_exponents(scales, channel);
+  } else if constexpr (form == ScaleForm::SlabZero) {
+    return load_floats(super, channel);
   } else {
     return load_floats(scales, half * kStripChannels + channel);
   }

@@ -12,10 +12,11 @@ uint16_t read_half(const uint8_t* src) {
   return half;
 }
 
-void decode_nibbles(const uint8_t* quants, Block& block) {
+// 32 elements: all low halves, then all high ones.
+void decode_nibbles(const uint8_t* quants, uint8_t* integers) {
   for (int i = 0; i < 16; ++i) {
-    block.integers[i] = quants[i] & 15;
-    block.integers[i + 16] = quants[i] >> 4;
+    integers[i] = quants[i] & 15;
+    integers[i + 16] = quants[i] >> 4;
   }
 }
 
@@ -25,25 +26,25 @@ void add_fifth_bits(const uint8_t* bits, Block& block) {
 
 void decode_q4_0(const uint8_t* src, Block& block) {
   block.d = read_half(src);
-  decode_nibbles(src + 2, block);
+  decode_nibbles(src + 2, block.integers);
 }
 
 void decode_q4_1(const uint8_t* src, Block& block) {
   block.d = read_half(src);
   block.dmin = read_half(src + 2) ^ 0x8000u;
-  decode_nibbles(src + 4, block);
+  decode_nibbles(src + 4, block.integers);
 }
 
 void decode_q5_0(const uint8_t* src, Block& block) {
   block.d = read_half(src);
-  decode_nibbles(src + 6, block);
+  decode_nibbles(src + 6, block.integers);
   add_fifth_bits(src + 2, block);
 }
 
 void decode_q5_1(const uint8_t* src, Block& block) {
   block.d = read_half(src);
   block.dmin = read_half(src + 2) ^ 0x8000u;
-  decode_nibbles(src + 8, block);
+  decode_nibbles(src + 8, block.integers);
   add_fifth_bits(src + 4, block);
 }
 
@@ -138,6 +139,38 @@ void decode_q6_k(const uint8_t* src, Block& block) {
   }
 }
 
+void decode_iq4_nl(const uint8_t* src, Block& block) {
+  block.d = read_half(src);
+  decode_nibbles(src + 2, block.integers);
+}
+
+void decode_iq4_xs(const uint8_t* src, Block& block) {
+  const uint16_t high = read_half(src + 2);  // an integer: two bits for each scale
+  const uint8_t* low = src + 4;
+  block.d = read_half(src);
+  for (int group = 0; group < 8; ++group) {
+    const int scale = (low[group / 2] >> (4 * (group % 2)) & 15) | (high >> (2 * group) & 3) << 4;
+    block.scales[group] = static_cast<int8_t>(scale - 32);
+    decode_nibbles(src + 8 + 16 * group, block.integers + 32 * group);
+  }
+}
+
+void decode_mxfp4(const uint8_t* src, Block& block) {
+  block.exponent = src[0];
+  decode_nibbles(src + 1, block.integers);
+}
+
+void decode_group(int bits, int size, const uint8_t* src, Block& block) {
+  std::memcpy(&block.scale, src, 4);
+  block.zero = src[4];
+  src += 5;
+  if (bits == 8) {
+    std::memcpy(block.integers, src, static_cast<size_t>(size));
+    return;
+  }
+  for (int first = 0; first < size; first += 32) decode_nibbles(src + first / 2, block.integers + first);
+}
+
 }  // namespace
 
 void decode_block(Scheme scheme, const uint8_t* src, Block& block) {
@@ -152,6 +185,13 @@ void decode_block(Scheme scheme, const uint8_t* src, Block& block) {
     case Scheme::Q4_K: return decode_q4_k(src, block);
     case Scheme::Q5_K: return decode_q5_k(src, block);
     case Scheme::Q6_K: return decode_q6_k(src, block);
+    case Scheme::IQ4_NL: return decode_iq4_nl(src, block);
+    case Scheme::IQ4_XS: return decode_iq4_xs(src, block);
+    case Scheme::MXFP4: return decode_mxfp4(src, block);
+    case Scheme::INT4_G32: return decode_group(4, 32, src, block);
+    case Scheme::INT4_G128: return decode_group(4, 128, src, block);
+    case Scheme::INT8_G32: return decode_group(8, 32, src, block);
+    case Scheme::INT8_G128: return decode_group(8, 128, src, block);
     case Scheme::F32:
     case Scheme::F16:
     case Scheme::BF16: assert(false && "dense schemes have no blocks");

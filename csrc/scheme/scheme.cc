@@ -12,31 +12,50 @@
 namespace pelton {
 namespace {
 
-constexpr std::array<SchemeInfo, 13> kSchemes = {{
-    {"F32", 1, 4, 0, 0, false, false},
-    {"F16", 1, 2, 0, 0, false, false},
-    {"BF16", 1, 2, 0, 0, false, false},
-    {"Q4_0", 32, 18, 32, 8, false, false},
-    {"Q4_1", 32, 20, 32, 0, true, false},
-    {"Q5_0", 32, 22, 32, 16, false, false},
-    {"Q5_1", 32, 24, 32, 0, true, false},
-    {"Q8_0", 32, 34, 32, 128, false, false},
-    {"Q2_K", 256, 84, 16, 0, true, true},
-    {"Q3_K", 256, 110, 16, 4, false, true},
-    {"Q4_K", 256, 144, 32, 0, true, true},
-    {"Q5_K", 256, 176, 32, 0, true, true},
-    {"Q6_K", 256, 210, 16, 32, false, true},
+constexpr std::array<SchemeInfo, 20> kSchemes = {{
+    {"F32", 1, 4, 0, 0, false, false, Codebook::None},
+    {"F16", 1, 2, 0, 0, false, false, Codebook::None},
+    {"BF16", 1, 2, 0, 0, false, false, Codebook::None},
+    {"Q4_0", 32, 18, 32, 8, false, false, Codebook::None},
+    {"Q4_1", 32, 20, 32, 0, true, false, Codebook::None},
+    {"Q5_0", 32, 22, 32, 16, false, false, Codebook::None},
+    {"Q5_1", 32, 24, 32, 0, true, false, Codebook::None},
+    {"Q8_0", 32, 34, 32, 128, false, false, Codebook::None},
+    {"Q2_K", 256, 84, 16, 0, true, true, Codebook::None},
+    {"Q3_K", 256, 110, 16, 4, false, true, Codebook::None},
+    {"Q4_K", 256, 144, 32, 0, true, true, Codebook::None},
+    {"Q5_K", 256, 176, 32, 0, true, true, Codebook::None},
+    {"Q6_K", 256, 210, 16, 32, false, true, Codebook::None},
+    {"IQ4_NL", 32, 18, 32, 128, false, false, Codebook::Iq4},
+    {"IQ4_XS", 256, 136, 32, 128, false, true, Codebook::Iq4},
+    {"MXFP4", 32, 17, 32, 16, false, false, Codebook::E2m1},
+    {"INT4_G32", 32, 21, 32, 0, false, false, Codebook::None},
+    {"INT4_G128", 128, 69, 128, 0, false, false, Codebook::None},
+    {"INT8_G32", 32, 37, 32, 0, false, false, Codebook::None},
+    {"INT8_G128", 128, 133, 128, 0, false, false, Codebook::None},
 }};
 
-void dequantize_block(const SchemeInfo& info, const Block& block, float* dst) {
+float scale_of(Scheme scheme, const SchemeInfo& info, const Block& block, int group) {
+  if (has_zero_points(scheme)) return block.scale;
+  if (scheme == Scheme::MXFP4) return exponent_to_half_float(block.exponent);
+  const float d = half_to_float(block.d);
+  return info.is_super ? d * static_cast<float>(block.scales[group]) : d;
+}
+
+void dequantize_block(Scheme scheme, const SchemeInfo& info, const Block& block, float* dst) {
+  const int zero = has_zero_points(scheme) ? block.zero : info.zero;
   for (int first = 0; first < info.block_size; first += info.group_size) {
     const int group = first / info.group_size;
-    float scale = half_to_float(block.d);
-    if (info.is_super) scale *= static_cast<float>(block.scales[group]);
-    float minimum = half_to_float(block.dmin);
-    if (info.is_super) minimum *= static_cast<float>(block.mins[group]);
+    const float scale = scale_of(scheme, info, block, group);
+    float minimum = 0.0f;
+    if (info.has_min) {
+      minimum = half_to_float(block.dmin);
+      if (info.is_super) minimum *= static_cast<float>(block.mins[group]);
+    }
     for (int i = first; i < first + info.group_size; ++i) {
-      const float value = scale * static_cast<float>(block.integers[i] - info.zero);
+      const int code = block.integers[i];
+      const int q = info.codebook == Codebook::None ? code : codebook_values(info.codebook)[code];
+      const float value = scale * static_cast<float>(q - zero);
       dst[i] = info.has_min ? value - minimum : value;
     }
   }
@@ -82,7 +101,7 @@ void dequantize_row(Scheme scheme, const uint8_t* src, int64_t k, float* dst) {
   Block block;
   for (int64_t first = 0; first < k; first += info.block_size, src += info.block_bytes) {
     decode_block(scheme, src, block);
-    dequantize_block(info, block, dst + first);
+    dequantize_block(scheme, info, block, dst + first);
   }
 }
 

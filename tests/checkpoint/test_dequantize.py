@@ -7,7 +7,7 @@ import pytest
 from gguf import GGMLQuantizationType, quants
 
 from pelton.checkpoint.dequantize import dequantize, dequantize_rows, row_bytes
-from pelton.checkpoint.scheme import SCHEMES, USABLE
+from pelton.checkpoint.scheme import GROUPED, SCHEMES, USABLE
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
 
@@ -24,7 +24,7 @@ def random_blocks(scheme: str, *, rows: int, blocks: int, finite: bool) -> np.nd
     return payload
 
 
-@pytest.mark.parametrize("scheme", sorted(USABLE))
+@pytest.mark.parametrize("scheme", sorted(USABLE - GROUPED))
 @pytest.mark.parametrize("finite", [True, False])
 def test_values_are_bitwise_those_of_the_reference(scheme: str, finite: bool) -> None:
     payload = random_blocks(scheme, rows=7, blocks=16, finite=finite)
@@ -39,7 +39,29 @@ def test_values_are_bitwise_those_of_the_reference(scheme: str, finite: bool) ->
         assert np.unique(actual).size > 50
 
 
-@pytest.mark.parametrize("scheme", sorted(USABLE))
+def test_every_exponent_of_mxfp4_gives_its_power_of_two() -> None:
+    blocks = np.full((255, 17), 0x22, np.uint8)  # the code of 1
+    blocks[:, 0] = np.arange(255)
+    powers = np.ldexp(1.0, np.arange(255) - 127).astype(np.float32)
+    np.testing.assert_array_equal(dequantize_rows("MXFP4", blocks), np.repeat(powers[:, None], 32, axis=1))
+
+
+@pytest.mark.parametrize("scheme", sorted(GROUPED))
+def test_groups_are_worth_the_scale_times_the_distance_from_the_zero_point(scheme: str) -> None:
+    bits, size = int(scheme[3]), int(scheme[6:])
+    generator = np.random.default_rng(0)
+    integers, zeros = generator.integers(0, 1 << bits, (40, size)), generator.integers(0, 1 << bits, (40, 1))
+    scales = generator.normal(size=(40, 1)).astype("<f4")
+    stored = integers.astype(np.uint8)
+    if bits == 4:
+        runs = stored.reshape(40, -1, 2, 16)
+        stored = (runs[:, :, 0] | runs[:, :, 1] << 4).reshape(40, -1)
+    blocks = np.concatenate((scales.view(np.uint8), zeros.astype(np.uint8), stored), axis=1)
+    expected = (scales.astype(np.float64) * (integers - zeros)).astype(np.float32)
+    np.testing.assert_array_equal(dequantize_rows(scheme, blocks), expected)
+
+
+@pytest.mark.parametrize("scheme", sorted(USABLE - GROUPED))
 def test_row_bytes_agrees_with_the_reference_sizes(scheme: str) -> None:
     assert row_bytes(scheme, 1024) == quants.quant_shape_to_byte_shape((1024,), GGMLQuantizationType[scheme])[-1]
 
@@ -58,7 +80,7 @@ def test_rows_that_do_not_fill_blocks_are_refused() -> None:
 
 
 def test_schemes_without_values_are_refused() -> None:
-    with pytest.raises(CheckpointError, match="IQ4_XS"):
-        dequantize_rows("IQ4_XS", np.zeros((1, 136), np.uint8))
+    with pytest.raises(CheckpointError, match="IQ3_S"):
+        dequantize_rows("IQ3_S", np.zeros((1, 110), np.uint8))
     with pytest.raises(CheckpointError, match="Did you mean 'Q4_K'"):
         row_bytes("Q4_KM", 256)

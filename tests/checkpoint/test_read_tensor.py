@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
+from pelton.checkpoint.scheme import SCHEMES
 from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
@@ -34,6 +36,29 @@ def test_schemes_without_numbers_are_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(8))
     with pytest.raises(CheckpointError, match="'t' is stored as I64, which cannot be computed with"):
         make_tensor(MappedFile(tmp_path / "x"), TensorInfo("t", (1,), "I64", 8), 0)
+
+
+@pytest.mark.parametrize(
+    "scheme", ["IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ3_S", "IQ2_S", "IQ1_M", "TQ1_0", "TQ2_0"]
+)
+def test_quantizations_without_a_kernel_are_refused_by_name_with_what_to_do(tmp_path: Path, scheme: str) -> None:
+    (tmp_path / "x").write_bytes(bytes(200))
+    message = (
+        f"'t' is stored as {scheme}, which cannot be computed with. Use a file with another quantization, for example"
+    )
+    with pytest.raises(CheckpointError, match=message):
+        make_tensor(MappedFile(tmp_path / "x"), TensorInfo("t", (1, 256), scheme, SCHEMES[scheme].block_bytes), 0)
+
+
+def test_a_scale_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
+    blocks = np.full((2, 3, 17), 127, np.uint8)
+    info = TensorInfo("t", (2, 96), "MXFP4", blocks.nbytes)
+    (tmp_path / "x").write_bytes(blocks.tobytes())
+    assert make_tensor(MappedFile(tmp_path / "x"), info, 0).payload.shape == (2, 51)
+    blocks[1, 2, 0] = 255
+    (tmp_path / "x").write_bytes(blocks.tobytes())
+    with pytest.raises(CheckpointError, match="tensor 't' has a scale that is not a number"):
+        make_tensor(MappedFile(tmp_path / "x"), info, 0)
 
 
 def test_unknown_names_come_with_the_nearest() -> None:

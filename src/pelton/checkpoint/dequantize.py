@@ -2,8 +2,9 @@
 
 Each function takes whole blocks [N, block_bytes] and gives [N, block_size]; products and differences are rounded to
 float32 in the order that ggml rounds them, so the results are bit for bit those of its reference. Float16 infinities
-and NaNs pass through. Cost: the float32 array and a few temporaries of its size; meant for loading small tensors, for
-the reference backend and for tests, not for the hot path. Source: ggml's block definitions (ggml-common.h).
+and NaNs pass through. Groups are worth scale * (q - zero): the difference is exact, the product rounded once.
+Cost: the float32 array and a few temporaries of its size; meant for loading small tensors, for the reference backend
+and for tests, not for the hot path. Source: ggml's block definitions (ggml-common.h).
 """
 
 from __future__ import annotations
@@ -165,6 +166,46 @@ def _q6_k(blocks: Bytes) -> Floats:
     return _spread(_half(blocks, 208) * scales, 16) * quants
 
 
+_IQ4_VALUES = np.array(
+    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.float32
+)  # of ggml's kvalues_iq4nl
+_E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.float32)
+
+
+def _iq4_nl(blocks: Bytes) -> Floats:
+    return _half(blocks, 0) * _IQ4_VALUES[_nibbles(blocks[:, 2:])]
+
+
+def _iq4_xs(blocks: Bytes) -> Floats:
+    """Eight 6-bit scales less 32: low halves two to a byte, high bits two to a scale in one word."""
+    groups = np.arange(8, dtype=np.uint16)
+    high = np.ascontiguousarray(blocks[:, 2:4]).view("<u2") >> (2 * groups) & 3
+    low = (np.repeat(blocks[:, 4:8], 2, axis=1) >> (4 * (groups % 2)).astype(np.uint8)) & 15
+    steps = _half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)
+    codes = _nibbles(blocks[:, 8:].reshape(-1, 16)).reshape(-1, 256)
+    return _spread(steps, 32) * _IQ4_VALUES[codes]
+
+
+def _mxfp4(blocks: Bytes) -> Floats:
+    """2^(e - 128) is half of the scale; the integers are twice the numbers."""
+    exponents = blocks[:, :1].astype(np.uint32)
+    bits = np.where(exponents < 2, np.uint32(0x00200000) << np.minimum(exponents, 1), (exponents - 1) << 23)
+    return bits.astype(np.uint32).view(np.float32) * _E2M1_DOUBLED[_nibbles(blocks[:, 1:])]
+
+
+def _grouped(blocks: Bytes, integers: Bytes) -> Floats:
+    scales = np.ascontiguousarray(blocks[:, :4]).view("<f4")
+    return scales * (integers.astype(np.float32) - blocks[:, 4:5].astype(np.float32))
+
+
+def _int4(blocks: Bytes) -> Floats:
+    return _grouped(blocks, _nibbles(blocks[:, 5:].reshape(-1, 16)).reshape(len(blocks), -1))
+
+
+def _int8(blocks: Bytes) -> Floats:
+    return _grouped(blocks, blocks[:, 5:])
+
+
 _BLOCKS: dict[str, Callable[[Bytes], Floats]] = {
     "F32": _f32,
     "F16": _f16,
@@ -179,4 +220,11 @@ _BLOCKS: dict[str, Callable[[Bytes], Floats]] = {
     "Q4_K": _q4_k,
     "Q5_K": _q5_k,
     "Q6_K": _q6_k,
+    "IQ4_NL": _iq4_nl,
+    "IQ4_XS": _iq4_xs,
+    "MXFP4": _mxfp4,
+    "INT4_G32": _int4,
+    "INT4_G128": _int4,
+    "INT8_G32": _int8,
+    "INT8_G128": _int8,
 }

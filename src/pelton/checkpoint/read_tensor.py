@@ -6,9 +6,12 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.mapped_file import MappedFile
-from pelton.checkpoint.scheme import USABLE, row_bytes
+from pelton.checkpoint.scheme import GROUPED, SCHEMES, USABLE, row_bytes
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError, nearest
 
@@ -17,12 +20,21 @@ def make_tensor(file: MappedFile, info: TensorInfo, offset: int) -> Tensor:
     """The tensor at `offset`: a view, not a copy. Raises CheckpointError for a scheme nothing here computes with."""
     if info.scheme not in USABLE:
         raise CheckpointError(
-            f"{file.path}: tensor {info.name!r} is stored as {info.scheme}, which cannot be computed with. "
-            f"Known: {', '.join(sorted(USABLE))}."
+            f"{file.path}: tensor {info.name!r} is stored as {info.scheme}, which cannot be computed with. Use a file "
+            f"with another quantization, for example Q4_K_M or IQ4_XS. Known: {', '.join(sorted(USABLE - GROUPED))}."
         )
     num_rows = math.prod(info.shape[:-1])
     length = row_bytes(info.scheme, info.shape[-1] if info.shape else 1)
-    return Tensor(info.name, info.shape, info.scheme, file.rows(offset, num_rows, length))
+    rows = file.rows(offset, num_rows, length)
+    if info.scheme == "MXFP4":
+        check_exponents(rows[:, :: SCHEMES["MXFP4"].block_bytes], f"{file.path}: tensor {info.name!r}")
+    return Tensor(info.name, info.shape, info.scheme, rows)
+
+
+def check_exponents(exponents: npt.NDArray[np.uint8], where: str) -> None:
+    """Raise CheckpointError if one of a tensor's E8M0 scales is 255: not a number, and no kernel makes one of it."""
+    if (exponents == 255).any():
+        raise CheckpointError(f"{where} has a scale that is not a number. It is damaged; fetch it again.")
 
 
 def unknown_tensor(path: Path, name: str, known: Iterable[str]) -> CheckpointError:

@@ -3,6 +3,8 @@
 A scheme stores `block_size` neighbouring elements of a row in `block_bytes` bytes; dense types are blocks of one.
 GGUF numbers its schemes (`gguf_id`), safetensors writes dtype names. A scheme that no code can dequantize is listed
 all the same: its tensors can be measured and skipped, and are refused by name when one is read.
+Groups are ours, no file has them: a float32 scale, a zero point of one byte, then 32 or 128 integers. The weights of
+GPTQ, AWQ and compressed-tensors become such rows when they are read (`hf.quantized`).
 Source: the type tables of ggml and of the safetensors format.
 """
 
@@ -55,6 +57,10 @@ _ALL = (
     Scheme("TQ2_0", 256, 66, 35),
     Scheme("MXFP4", 32, 17, 39),
     Scheme("NVFP4", 64, 36, 40),
+    Scheme("INT4_G32", 32, 4 + 1 + 16),
+    Scheme("INT4_G128", 128, 4 + 1 + 64),
+    Scheme("INT8_G32", 32, 4 + 1 + 32),
+    Scheme("INT8_G128", 128, 4 + 1 + 128),
     Scheme("BOOL", 1, 1),
     Scheme("U8", 1, 1),
     Scheme("U16", 1, 2),
@@ -76,7 +82,9 @@ BY_GGUF_ID = {scheme.gguf_id: scheme for scheme in _ALL if scheme.gguf_id is not
 
 # The schemes whose numbers `dequantize` knows, and that a model may therefore use.
 DENSE = frozenset({"F32", "F16", "BF16"})
-QUANTIZED = frozenset({"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"})
+CODED = frozenset({"IQ4_NL", "IQ4_XS", "MXFP4"})
+GROUPED = frozenset({"INT4_G32", "INT4_G128", "INT8_G32", "INT8_G128"})
+QUANTIZED = CODED | GROUPED | {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"}
 USABLE = DENSE | QUANTIZED
 
 

@@ -12,8 +12,12 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 import pytest
+from tests.conformance.scheme import set_scales
 
 from pelton.backends.cpu import _native
+from pelton.checkpoint.dequantize import dequantize_rows
+from pelton.checkpoint.scheme import GROUPED, get_scheme
+from pelton.checkpoint.scheme import QUANTIZED as ALL_QUANTIZED
 
 pytestmark = pytest.mark.cpu
 
@@ -21,10 +25,8 @@ Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
 
 DENSE = ("F32", "F16", "BF16")
-QUANTIZED = ("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K")
+QUANTIZED = tuple(sorted(ALL_QUANTIZED))
 SCHEMES = DENSE + QUANTIZED
-HALVES_AT = {"Q4_0": (0,), "Q4_1": (0, 2), "Q5_0": (0,), "Q5_1": (0, 2), "Q8_0": (0,), "Q2_K": (80, 82), "Q3_K": (108,),
-             "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)}  # fmt: skip
 INSTRUCTION_SETS = ("generic", "avx2", "avx512")
 AVAILABLE = INSTRUCTION_SETS[: INSTRUCTION_SETS.index(_native.detected_isa()) + 1]
 TOLERANCE = 1e-5
@@ -49,17 +51,15 @@ def random_rows(scheme: str, n: int, k: int, seed: int = 0) -> Bytes:
         return values.astype(np.float16).view(np.uint8)
     if scheme == "BF16":
         return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)
-    block_size, block_bytes = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[scheme]]
-    blocks = rng.integers(0, 256, (n, k // block_size, block_bytes), dtype=np.uint8)
-    for at in HALVES_AT[scheme]:
-        half = (rng.standard_normal((n, k // block_size, 1)) * 0.01).astype(np.float16)
-        blocks[:, :, at : at + 2] = half.view(np.uint8)
+    known = get_scheme(scheme)
+    blocks = rng.integers(0, 256, (n * k // known.block_size, known.block_bytes), dtype=np.uint8)
+    set_scales(scheme, blocks, rng.standard_normal((len(blocks), 1)) * 0.01)
     return blocks.reshape(n, -1)
 
 
 def row_size(scheme: str, *, odd: int = 75) -> int:
     """K that is not a whole number of slabs, where the scheme allows it."""
-    return odd if scheme in DENSE else 512 if scheme.endswith("K") else 480
+    return odd if scheme in DENSE else {32: 480, 128: 384, 256: 512}[get_scheme(scheme).block_size]
 
 
 def activations(m: int, k: int, seed: int = 1) -> Floats:
@@ -87,7 +87,10 @@ def error(y: Floats, expected: npt.NDArray[np.float64]) -> float:
 def test_dequantize_gives_the_bits_of_the_format(scheme: str) -> None:
     k = row_size(scheme)
     rows = random_rows(scheme, 9, k)
-    expected = np.asarray(gguf.dequantize(rows, gguf.GGMLQuantizationType[scheme]), dtype=np.float32)
+    if scheme in GROUPED:
+        expected = dequantize_rows(scheme, rows)
+    else:
+        expected = np.asarray(gguf.dequantize(rows, gguf.GGMLQuantizationType[scheme]), dtype=np.float32)
     np.testing.assert_array_equal(_native.dequantize(scheme, rows, k).view(np.uint32), expected.view(np.uint32))
 
 
@@ -131,20 +134,22 @@ def test_passes_and_threads_do_not_change_the_bits(isa: str, scheme: str, exact:
 
 
 @pytest.mark.parametrize("scheme", QUANTIZED)
-def test_integer_sums_do_not_saturate(isa: str, scheme: str) -> None:
-    """All integers at their largest, all activations at 127: the sums are exact, so only float rounding is left."""
+@pytest.mark.parametrize("bits", [0x00, 0xFF])
+def test_integer_sums_do_not_saturate(isa: str, scheme: str, bits: int) -> None:
+    """All integers at their ends, all activations at 127: the sums are exact, so only float rounding is left."""
     n, k = 64, 256
-    rows = np.full_like(random_rows(scheme, n, k), 0xFF)
-    block_bytes = rows.shape[1] // (k // gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[scheme]][0])
-    blocks = rows.reshape(n, -1, block_bytes)
-    for at in HALVES_AT[scheme]:
-        blocks[:, :, at : at + 2] = np.array([0.5], np.float16).view(np.uint8)
+    known = get_scheme(scheme)
+    blocks = np.full((n * k // known.block_size, known.block_bytes), bits, np.uint8)
     if scheme == "Q8_0":
-        blocks[:, :, 2:] = np.array([-128], np.int8).view(np.uint8)
+        blocks[:, 2:] = np.array([-128 if bits else 127], np.int8).view(np.uint8)
+    if scheme in GROUPED:
+        blocks[:, 4] = 0xFF - bits  # the zero point
+    set_scales(scheme, blocks, np.full((len(blocks), 1), 0.5))
+    rows = blocks.reshape(n, -1)
     x = np.full((5, k), 1.0, np.float32)
     x[1] = -1.0
     expected = rounded(x, scheme) @ _native.dequantize(scheme, rows, k).astype(np.float64).T
-    assert error(_native.linear(scheme, rows, n, k, x), expected) < TOLERANCE
+    np.testing.assert_allclose(_native.linear(scheme, rows, n, k, x), expected, rtol=TOLERANCE)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -207,7 +212,22 @@ def test_instruction_sets_agree() -> None:
 
 @pytest.mark.parametrize(
     ("scheme", "bits"),
-    [("Q4_0", 4.5), ("Q5_0", 5.5), ("Q8_0", 8.5), ("Q4_K", 4.625), ("Q5_K", 5.625), ("Q6_K", 6.5625), ("BF16", 16)],
+    [
+        ("Q4_0", 4.5),
+        ("Q5_0", 5.5),
+        ("Q8_0", 8.5),
+        ("Q4_K", 4.625),
+        ("Q5_K", 5.625),
+        ("Q6_K", 6.5625),
+        ("BF16", 16),
+        ("IQ4_NL", 4.5),
+        ("IQ4_XS", 4.3125),
+        ("MXFP4", 4.25),
+        ("INT4_G32", 5.25),
+        ("INT4_G128", 4.3125),
+        ("INT8_G32", 9.25),
+        ("INT8_G128", 8.3125),
+    ],
 )
 def test_packing_adds_almost_nothing(scheme: str, bits: float) -> None:
     """Bits per weight when packed: what decode reads from memory."""

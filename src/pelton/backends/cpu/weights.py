@@ -59,9 +59,8 @@ class WeightStore:
         up_rows = None if ups is None else np.ascontiguousarray(ups.payload)
         rows = np.ascontiguousarray(part.payload)
         matrix = program.pack_matrix(part.scheme, rows, up_rows, part.shape[1], self._exact)
-        release_pages(part.payload)
-        if ups is not None:
-            release_pages(ups.payload)
+        for source in part.sources + (() if ups is None else ups.sources):
+            release_pages(source)
         return matrix
 
     def gates_and_ups(self, ref: WeightRef) -> tuple[Tensor, Tensor] | None:
@@ -70,7 +69,8 @@ class WeightStore:
         parts = self.get(ref).parts
         if len(parts) == 1:
             (both,) = parts
-            halves = [(both.payload[:size], "gate"), (both.payload[size:], "up")]
+            rows = both.payload
+            halves = [(rows[:size], "gate"), (rows[size:], "up")]
             gates, ups = (
                 Tensor(f"{both.name} ({half})", (size, *both.shape[1:]), both.scheme, payload)
                 for payload, half in halves

@@ -16,7 +16,7 @@ from typing import Any
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.fields import short
 from pelton.checkpoint.mapped_file import MappedFile
-from pelton.checkpoint.scheme import SCHEMES, Scheme
+from pelton.checkpoint.scheme import GROUPED, SCHEMES, Scheme
 from pelton.checkpoint.strict_json import parse_object
 from pelton.errors import CheckpointError, nearest
 
@@ -27,7 +27,7 @@ _MAX_INTEGER = 1 << 63
 _METADATA = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
 _GGUF_ONLY = {name for name in SCHEMES if "_K" in name or name[:2] in ("Q4", "Q5", "Q8", "IQ", "TQ")}
-_DTYPES = {name: scheme for name, scheme in SCHEMES.items() if name not in _GGUF_ONLY | {"MXFP4", "NVFP4"}}
+_DTYPES = {name: scheme for name, scheme in SCHEMES.items() if name not in _GGUF_ONLY | GROUPED | {"MXFP4", "NVFP4"}}
 
 
 @dataclass(frozen=True, slots=True)

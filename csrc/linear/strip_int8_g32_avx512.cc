@@ -1,0 +1,10 @@
+#include "linear/block_strip_avx512.h"
+#include "linear/strips_avx512.h"
+
+namespace pelton {
+
+void linear_strip_int8_g32_avx512(const Linear& linear, int strip, void* scratch) {
+  multiply_block_strip<Scheme::INT8_G32>(linear, strip, scratch);
+}
+
+}  // namespace pelton

@@ -1,8 +1,8 @@
 // One block of a quantized row, taken apart: the integers and scales as stored, in element order.
 //
 // Both users read this form: exact dequantization (scheme.cc) and the packing of weights (linear/pack.cc).
-// Layouts: ggml's block_* structures; reference implementations in its quants and in the `gguf` package. Groups are ours:
-// a float scale, a u8 zero point, then the integers, 4-bit ones as in Q4_0, 32 at a time.
+// Layouts: ggml's block_* structures; reference implementations in its quants and in the `gguf` package. Groups are
+// ours: a float scale, a u8 zero point, then the integers, 4-bit ones as in Q4_0, 32 at a time.
 #pragma once
 
 #include <cstdint>

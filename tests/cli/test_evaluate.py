@@ -1,8 +1,10 @@
 import json
+import sys
 from pathlib import Path
 
 import pytest
-from tests.fakes import TinyModel
+from tests.bench.fake_peer import FLAT_LOGITS, write_peer
+from tests.fakes import VOCAB_SIZE, TinyModel
 
 from pelton.cli.main import main
 
@@ -46,9 +48,40 @@ def test_the_reference_agrees_with_itself(folder: str, text: str, capsys: pytest
     assert (row["same_token"], row["mean_kl"], row["max_kl"]) == (1, 0, 0)
 
 
-def test_python_itself_is_the_text_if_none_is_given(folder: str, capsys: pytest.CaptureFixture[str]):
+def test_source_and_english_are_the_texts_if_none_is_given(folder: str, capsys: pytest.CaptureFixture[str]):
     assert fidelity(folder, "--positions", "33") == 0
-    assert json.loads(capsys.readouterr().out)["num_positions"] == 33
+    rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [row["text"].split(" (")[0] for row in rows] == ["python source", "english"]
+    assert [row["num_positions"] for row in rows] == [33, 33]
+
+
+def test_several_texts_and_their_perplexity(folder: str, text: str, capsys: pytest.CaptureFixture[str]):
+    assert fidelity(folder, "--text", text, "--text", text, "--positions", "40", "--exact") == 0
+    first, second = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert first == second
+    assert first["perplexity"] == pytest.approx(first["reference_perplexity"], rel=1e-4)
+    assert first["perplexity"] > 20, "a random model of 300 tokens knows nothing"
+
+
+def test_another_engine_is_compared_on_the_same_tokens(
+    folder: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """The other engine here finds every token equally likely: its perplexity is the size of the vocabulary."""
+    peer = write_peer(tmp_path, FLAT_LOGITS.format(vocab_size=VOCAB_SIZE))
+    flags = ["--against", str(peer), "--peer-python", sys.executable]
+    assert fidelity(folder, "--text", text, "--positions", "70", *flags) == 0
+    ours, theirs = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert (ours["engine"], theirs["engine"], theirs["version"]) == ("pelton", "flat", "1")
+    assert ours["reference_perplexity"] == theirs["reference_perplexity"]
+    assert theirs["perplexity"] == pytest.approx(VOCAB_SIZE)
+    assert theirs["mean_kl"] > ours["mean_kl"]
+
+
+def test_an_engine_with_another_vocabulary(folder: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    peer = write_peer(tmp_path, FLAT_LOGITS.format(vocab_size=5))
+    flags = ["--against", str(peer), "--peer-python", sys.executable]
+    assert fidelity(folder, "--text", text, "--positions", "70", *flags) == 69
+    assert "Compare the same model" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("flag", "least"), [("--positions", 1), ("--window", 16)])

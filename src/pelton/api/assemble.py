@@ -40,7 +40,7 @@ from pelton.engine.supervisor import Patience
 from pelton.errors import ConfigError
 from pelton.kvcache.block_pool import BlockPool
 from pelton.loading import load_model
-from pelton.runner.direct_step import LogitsReader, logits_of
+from pelton.runner.direct_step import LogitsReader, stream_logits
 from pelton.runner.kv_pool import KvPool
 from pelton.runner.model_runner import ModelRunner
 from pelton.tokenization import Tokenizer, make_tokenizer
@@ -192,7 +192,7 @@ def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> E
 
 
 def make_logits_reader(opened: Opened, backend: str, *, window: int, chunk: int) -> LogitsReader:
-    """A function from the token ids of one text (at most `window`) to their logits, computed `chunk` tokens a step."""
+    """A function from the token ids of one text (at most `window`) to their logits, in pieces of `chunk` rows."""
     config, block_size = opened.config, opened.config.cache.block_size
     num_blocks = -(-window // block_size)
     limits = Limits(
@@ -209,7 +209,7 @@ def make_logits_reader(opened: Opened, backend: str, *, window: int, chunk: int)
     pool = KvPool(num_blocks, executable.kv_bytes_per_block)
     executable.bind_kv(pool.memory, num_blocks)
     blocks = list(range(num_blocks))
-    return lambda token_ids: logits_of(executable, token_ids, blocks, chunk=chunk, max_blocks=num_blocks)
+    return lambda token_ids: stream_logits(executable, token_ids, blocks, chunk=chunk, max_blocks=num_blocks)
 
 
 def make_engine(setup_bytes: bytes, report: Report) -> tuple[EngineLoop, EngineFacts]:

@@ -1,21 +1,24 @@
-"""`pelton eval`: how true the answers are. Results go to stdout as JSON, progress to stderr."""
+"""`pelton eval`: how true the answers are. Results go to stdout as JSON lines, progress to stderr."""
 
 from __future__ import annotations
 
-import argparse
 import json
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
-from pelton.api.assemble import make_logits_reader, open_model
+from pelton import __version__
+from pelton.api.assemble import Opened, make_logits_reader, open_model
 from pelton.api.progress import ProgressBar
 from pelton.bench.fidelity import measure_fidelity
+from pelton.bench.peer_logits import open_peer_reader
+from pelton.bench.sample_text import get_default_texts, read_text
 from pelton.cli.options import config_options, get_model
 from pelton.config.user_config import UserConfig
-from pelton.errors import ConfigError
-from pelton.tokenization import Tokenizer, make_tokenizer
+from pelton.tokenization import make_tokenizer
 
 CHUNK = 64  # tokens per step
 MIN_WINDOW = 16  # room for what begins a text, and some of the text
@@ -29,9 +32,15 @@ def evaluate() -> None:
 @evaluate.command()
 @config_options("model", "runner")
 @click.option(
-    "--positions", default=2000, type=click.IntRange(min=1), show_default=True, help="Token positions to compare."
+    "--positions", default=4000, type=click.IntRange(min=1), show_default=True, help="Token positions of each text."
 )
-@click.option("--text", type=click.Path(path_type=Path), help="Text to read. Default: Python's argparse module.")
+@click.option(
+    "--text",
+    "text_files",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    help="Text to read; several may be given. Default: Python source and English from the standard library.",
+)
 @click.option(
     "--window",
     default=2048,
@@ -39,41 +48,46 @@ def evaluate() -> None:
     show_default=True,
     help="Positions read in one context.",
 )
-def fidelity(asked: UserConfig, positions: int, text: Path | None, window: int) -> None:
-    """Compare MODEL on the chosen backend with the float32 reference: same tokens, and KL in nats."""
+@click.option("--against", help="Compare another engine too: its name in benchmarks/peers, or a path to a script.")
+@click.option("--peer-python", default="python3", show_default=True, help="The Python that has that engine.")
+@click.option("--peer-model", help="The model in that engine's form. Default: MODEL's file.")
+def fidelity(
+    asked: UserConfig, positions: int, text_files: tuple[Path, ...], window: int, against: str | None, **peer: Any
+) -> None:
+    asked: UserConfig, positions: int, text_files: tuple[Path, ...], window: int, against: str | None, **peer: Any
+) -> None:
+    """Compare MODEL with the float32 reference: same tokens, KL in nats, and perplexity."""
     get_model(asked)
+    texts = [read_text(file) for file in text_files] or get_default_texts()
     opened = open_model(asked)
     tokenizer = make_tokenizer(opened.checkpoint.tokenizer_source)
     prefix = tokenizer.encode("")
-    token_ids = read_tokens(tokenizer, text, positions)
-    actual = make_logits_reader(opened, opened.config.runner.backend, window=window, chunk=CHUNK)
-    expected = make_logits_reader(opened, "reference", window=window, chunk=CHUNK)
-    done = 0
-    with ProgressBar("positions", positions) as bar:
+    samples = [(text, text.encode(tokenizer, positions)) for text in texts]
+    with ExitStack() as stack:
+        actual = {"pelton": make_logits_reader(opened, opened.config.runner.backend, window=window, chunk=CHUNK)}
+        told = {"pelton": describe_own(opened)}
+        if against is not None:
+            reader, facts = stack.enter_context(open_peer_reader(opened, against, window=window, chunk=CHUNK, **peer))
+            actual[facts.engine] = reader
+            told[facts.engine] = {"engine": facts.engine, "version": facts.version, "precision": facts.precision}
+        expected = make_logits_reader(opened, "reference", window=window, chunk=CHUNK)
+        with ProgressBar("positions", positions * len(texts)) as bar:
+            for text, token_ids in samples:
+                found = measure_fidelity(
+                    actual, expected, token_ids, window=window, prefix=prefix, on_position=bar.advance
+                )
+                for name, result in found.items():
+                    row = {"model": opened.config.model.model, "text": text.name, **told[name], **asdict(result)}
+                    click.echo(json.dumps(row))
 
-        def advance(num_done: int) -> None:
-            nonlocal done
-            for _ in range(num_done - done):
-                bar.advance()
-            done = num_done
 
-        result = measure_fidelity(actual, expected, token_ids, window=window, prefix=prefix, progress=advance)
-    click.echo(
-        json.dumps({"model": opened.config.model.model, "backend": opened.config.runner.backend, **asdict(result)})
-    )
-
-
-def read_tokens(tokenizer: Tokenizer, text: Path | None, count: int) -> list[int]:
-    """The first `count` token ids of `text`. Raises ConfigError if it is missing or too short."""
-    path = text or Path(argparse.__file__)
-    try:
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigError(f"--text: {path} cannot be read ({why}). Give a UTF-8 text file.") from error
-    token_ids = tokenizer.encode(content, add_special_tokens=False)
-    if len(token_ids) < count:
-        raise ConfigError(
-            f"--text: {path} has {len(token_ids)} tokens, --positions asks for {count}. Give a longer one."
-        )
-    return token_ids[:count]
+def describe_own(opened: Opened) -> dict[str, Any]:
+    """Our engine in a row of results: what its numbers depend on."""
+    config = opened.config
+    return {
+        "engine": "pelton",
+        "version": __version__,
+        "backend": config.runner.backend,
+        "wide_activations": config.model.wide_activations,
+        "exact": config.model.exact,
+    }

@@ -5,13 +5,13 @@ Letters: T tokens of the step, S rows whose logits are wanted (here all of them)
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from pelton.backends.executable import Executable, Float32, Int32, SamplingInputs, StepInputs
 
-LogitsReader = Callable[[list[int]], Float32]  # token ids [T] of one text -> logits [T, V]
+LogitsReader = Callable[[list[int]], Iterator[Float32]]  # token ids [T] of one text -> logits [T, V], rows in pieces
 
 
 def greedy_inputs(num_rows: int, position_S: Int32) -> SamplingInputs:
@@ -58,12 +58,17 @@ def step_of(requests: list[tuple[list[int], int, list[int]]], max_blocks: int) -
     )
 
 
-def logits_of(executable: Executable, ids: list[int], blocks: list[int], *, chunk: int, max_blocks: int) -> Float32:
-    """Logits [len(ids), V] of a request that is computed `chunk` tokens a step."""
-    pieces: list[Float32] = []
+def stream_logits(
+    executable: Executable, ids: list[int], blocks: list[int], *, chunk: int, max_blocks: int
+) -> Iterator[Float32]:
+    """Logits of a request that is computed `chunk` tokens a step, one array [chunk or less, V] per step."""
     for start in range(0, len(ids), chunk):
         step = step_of([(ids[start : start + chunk], start, blocks)], max_blocks)
         logits_SV = executable.run(step, want_logits=True).logits_SV
         assert logits_SV is not None
-        pieces.append(logits_SV)
-    return np.concatenate(pieces)
+        yield logits_SV
+
+
+def logits_of(executable: Executable, ids: list[int], blocks: list[int], *, chunk: int, max_blocks: int) -> Float32:
+    """Logits [len(ids), V], all at once."""
+    return np.concatenate(list(stream_logits(executable, ids, blocks, chunk=chunk, max_blocks=max_blocks)))

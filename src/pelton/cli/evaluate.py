@@ -54,8 +54,6 @@ def evaluate() -> None:
 def fidelity(
     asked: UserConfig, positions: int, text_files: tuple[Path, ...], window: int, against: str | None, **peer: Any
 ) -> None:
-    asked: UserConfig, positions: int, text_files: tuple[Path, ...], window: int, against: str | None, **peer: Any
-) -> None:
     """Compare MODEL with the float32 reference: same tokens, KL in nats, and perplexity."""
     get_model(asked)
     texts = [read_text(file) for file in text_files] or get_default_texts()

@@ -27,7 +27,6 @@ class LlamaCpp(Engine):
     def __init__(self, args: argparse.Namespace) -> None:
         lc.llama_backend_init()
         params = lc.llama_model_default_params()
-        params.use_mmap = False
         self.model = lc.llama_model_load_from_file(args.model.encode(), params)
         if not self.model:
             raise SystemExit(f"llama.cpp cannot load {args.model}")

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.unit
 
 
 def test_rows_come_in_the_pieces_that_are_compared(tmp_path: Path) -> None:
-    script = write_peer(tmp_path, FLAT_LOGITS.format(vocab_size=3))
+    script = write_peer(tmp_path, FLAT_LOGITS, 3)
     with PeerProcess("flat", [sys.executable, str(script)]) as peer:
         peer.wait_until_ready()
         read = make_peer_reader(peer, tmp_path, window=1000, chunk=256, vocab_size=3)
@@ -26,7 +26,7 @@ def test_rows_come_in_the_pieces_that_are_compared(tmp_path: Path) -> None:
 
 
 def test_another_vocabulary_is_another_model(tmp_path: Path) -> None:
-    script = write_peer(tmp_path, FLAT_LOGITS.format(vocab_size=3))
+    script = write_peer(tmp_path, FLAT_LOGITS, 3)
     with PeerProcess("flat", [sys.executable, str(script)]) as peer:
         peer.wait_until_ready()
         read = make_peer_reader(peer, tmp_path, window=10, chunk=64, vocab_size=4)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.bench.fake_peer import ECHO, FACTS, write_peer
+from tests.bench.fake_peer import ECHO, START, write_peer
 
 from pelton.bench.peer_process import PeerFacts, PeerProcess, find_peer_script
 from pelton.errors import ConfigError, TransferError
@@ -62,14 +62,13 @@ def test_its_last_words_are_quoted(tmp_path: Path) -> None:
     with start(tmp_path, code) as peer, pytest.raises(TransferError) as caught:
         peer.wait_until_ready()
     message = str(caught.value)
-    assert message.startswith("flat ended with exit code 3. The end of what it wrote to stderr:\n")
-    assert "    line 39" in message
-    assert "    line 28" in message
+    assert message.startswith("flat ended with exit code 3. The end of what it wrote to stderr: line 28 | ")
+    assert message.endswith("| line 39")
     assert "line 27" not in message
 
 
 def test_one_that_ends_during_a_question(tmp_path: Path) -> None:
-    with start(tmp_path, f"import sys\n{FACTS}\nsys.stdin.readline()\nsys.exit('no more')") as peer:
+    with start(tmp_path, f"{START}\nsys.stdin.readline()\nsys.exit('no more')") as peer:
         peer.wait_until_ready()
         with pytest.raises(TransferError, match=r"(?s)ended with exit code 1.*no more"):
             peer.ask({"batch": 1})

@@ -160,8 +160,8 @@ class PeerProcess:
     def _failure(self, what: str) -> TransferError:
         self._stderr.seek(0)
         lines = self._stderr.read().decode("utf-8", "replace").rstrip().splitlines()[-NUM_QUOTED_LINES:]
-        said = "\n".join(f"    {line}" for line in lines) if lines else "    (nothing)"
-        return TransferError(f"{self.name} {what}. The end of what it wrote to stderr:\n{said}")
+        said = " | ".join(line.strip() for line in lines) or "(nothing)"
+        return TransferError(f"{self.name} {what}. The end of what it wrote to stderr: {said}")
 
 
 def find_peer_script(peer: str) -> Path:

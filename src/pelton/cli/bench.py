@@ -12,6 +12,7 @@ import click
 from pelton.cli.lazy_group import Entry, LazyGroup
 
 MEASUREMENTS: Final[dict[str, Entry]] = {
+    "compare": Entry("pelton.cli.bench_compare:compare", "Speed of a model beside another engine's, in turns."),
     "calibrate": Entry("pelton.cli.bench_calibrate:measure", "What this machine can do at this moment."),
     "offline": Entry("pelton.cli.bench_offline:offline", "Prefill and decode speed of a model, without HTTP."),
 }

@@ -39,18 +39,23 @@ Rows Program::rows(size_t offset_bytes, int64_t stride) {
   return {reinterpret_cast<float*>(buffers_.data() + offset_bytes), stride};
 }
 
-PackedMatrix Program::pack_matrix(Scheme scheme, const uint8_t* rows, const uint8_t* up_rows, int64_t n,
-                                  int64_t k, bool exact) {
+PackedMatrix Program::place_matrix(Scheme scheme, int64_t n, int64_t k, bool exact) {
   const size_t size_bytes = round_up(packed_size_bytes(scheme, n, k, exact), kPackedAlignment);
   if (packed_used_bytes_ + size_bytes > sizes_.packed_bytes) throw std::logic_error("program: packed_bytes too small");
   uint8_t* to = packed_.data() + packed_used_bytes_;
   packed_used_bytes_ += size_bytes;
-  const PackedMatrix matrix = pack_strips(scheme, rows, up_rows, n, k, to, exact, 0, 0);
+  return pelton::pack_strips(scheme, nullptr, nullptr, n, k, to, exact, 0, 0);
+}
+
+void Program::pack_strips(const PackedMatrix& matrix, const uint8_t* rows, const uint8_t* up_rows, int strip_begin,
+                          int strip_end) {
+  uint8_t* to = packed_.data() + (matrix.data - packed_.data());
+  const bool exact = matrix.activation == ActivationKind::Float32;
   pool_.run([&](int thread) {
-    const Share share(matrix.num_strips, thread, pool_.num_threads());
-    pack_strips(scheme, rows, up_rows, n, k, to, exact, static_cast<int>(share.begin), static_cast<int>(share.end));
+    const Share share(strip_end - strip_begin, thread, pool_.num_threads());
+    pelton::pack_strips(matrix.scheme, rows, up_rows, matrix.num_rows, matrix.row_size, to, exact,
+                        strip_begin + static_cast<int>(share.begin), strip_begin + static_cast<int>(share.end));
   });
-  return matrix;
 }
 
 const float* Program::add_vector(std::vector<float> values) {

@@ -53,10 +53,15 @@ class Program {
   const int32_t* token_ids() const { return token_ids_.data(); }
   const int32_t* positions() const { return positions_.data(); }
 
-  // Packs rows of a checkpoint with all threads; the rows are not needed after.
-  // With `up_rows`, gates and ups are interleaved (linear.h) and n counts both.
-  PackedMatrix pack_matrix(Scheme scheme, const uint8_t* rows, const uint8_t* up_rows, int64_t n, int64_t k,
-                           bool exact);
+  // The next free place among the packed weights, for a matrix of n rows. Places follow one another in order of calls.
+  PackedMatrix place_matrix(Scheme scheme, int64_t n, int64_t k, bool exact);
+  // Packs those strips of the checkpoint's rows with all threads; their rows are not needed after.
+  // With `up_rows`, gates and ups are interleaved (linear.h) and the matrix has the rows of both.
+  void pack_strips(const PackedMatrix& matrix, const uint8_t* rows, const uint8_t* up_rows, int strip_begin,
+                   int strip_end);
+  // All places together: what a file that holds packed weights is read into.
+  uint8_t* packed() { return packed_.data(); }
+  size_t packed_bytes() const { return packed_.size_bytes(); }
   const float* add_vector(std::vector<float> values);
   const RotaryTable* add_rotary_table(const std::vector<double>& inv_freq, double attention_factor);
   void add_op(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }

@@ -163,6 +163,20 @@ std::vector<double> linear_bench(const std::string& scheme_name, const Bytes& ro
   return seconds;
 }
 
+using PackedBytes = nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>;
+
+PackedBytes pack(const std::string& scheme_name, const Bytes& rows, int64_t k) {
+  const Scheme scheme = scheme_from_name(scheme_name);
+  const auto n = static_cast<int64_t>(rows.shape(0));
+  check_rows(scheme, rows, n, k);
+  const size_t size_bytes = packed_size_bytes(scheme, n, k, false);
+  auto* arena = new Arena(size_bytes);
+  nb::capsule owner(arena, [](void* p) noexcept { delete static_cast<Arena*>(p); });
+  std::memset(arena->data(), 0xaa, size_bytes);  // a byte that packing forgets shows
+  pack_strips(scheme, rows.data(), nullptr, n, k, arena->data(), false, 0, static_cast<int>((n + 63) / 64));
+  return PackedBytes(arena->data(), {size_bytes}, owner);
+}
+
 size_t packed_size_of(const std::string& scheme_name, int64_t n, int64_t k) {
   return packed_size_bytes(scheme_from_name(scheme_name), n, k, false);
 }
@@ -176,6 +190,7 @@ void bind_linear(nb::module_& m) {
         nb::arg("bias_N").none() = nb::none(), nb::arg("exact") = false, nb::arg("num_threads") = 1, nb::kw_only(),
         nb::arg("is_wide") = false,
         "y[M, N] = x times the transposed weight, plus bias; packs the weight first, so it is for tests.");
+  m.def("pack", &pack, nb::arg("scheme"), nb::arg("rows"), nb::arg("k"), "The packed bytes of rows[N, row_bytes].");
   m.def("packed_size_bytes", &packed_size_of, nb::arg("scheme"), nb::arg("n"), nb::arg("k"),
         "Bytes that a weight of n rows of k elements takes when packed.");
   m.def("linear_bench", &linear_bench, nb::arg("scheme"), nb::arg("rows"), nb::arg("k"), nb::arg("x_MK"),

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "activation/activation.h"
+#include "core/checksum.h"
 #include "core/isa.h"
 #include "elementwise/elementwise.h"
 #include "gated/gated.h"
@@ -256,20 +257,34 @@ void bind_other_ops(nb::class_<Program>& c) {
            nb::arg("softcap"));
 }
 
+void pack_strips_of(Program& program, const MatrixHandle& handle, const Matrix<uint8_t>& rows,
+                    std::optional<Matrix<uint8_t>> up_rows, int first, int last) {
+  const PackedMatrix& matrix = handle.matrix;
+  const int64_t num_rows = up_rows ? matrix.num_rows / 2 : matrix.num_rows;
+  const auto fits = [&](const Matrix<uint8_t>& source) {
+    return static_cast<int64_t>(source.shape(0)) == num_rows &&
+           static_cast<int64_t>(source.shape(1)) == scheme_row_bytes(matrix.scheme, matrix.row_size);
+  };
+  if (!fits(rows) || (up_rows && (!fits(*up_rows) || num_rows % 32 != 0)) || first < 0 || last > matrix.num_strips) {
+    throw std::invalid_argument("pack_strips: the rows or the strips are not those of the matrix");
+  }
+  const uint8_t* ups = up_rows ? up_rows->data() : nullptr;
+  nb::gil_scoped_release release;
+  program.pack_strips(matrix, rows.data(), ups, first, last);
+}
+
 void bind_memory(nb::class_<Program>& c) {
-  c.def("pack_matrix",
-        [](Program& p, const std::string& scheme, const Matrix<uint8_t>& rows, std::optional<Matrix<uint8_t>> up_rows,
-           int64_t k, bool exact) {
-          const auto num_rows = static_cast<int64_t>(rows.shape(0));
-          const uint8_t* ups = up_rows ? up_rows->data() : nullptr;
-          if (up_rows && (up_rows->shape(0) != rows.shape(0) || num_rows % 32 != 0)) {
-            throw std::invalid_argument("pack_matrix: gates and ups must be as many, a multiple of 32");
-          }
-          nb::gil_scoped_release release;
-          const int64_t n = up_rows ? 2 * num_rows : num_rows;
-          return MatrixHandle{p.pack_matrix(scheme_from_name(scheme), rows.data(), ups, n, k, exact)};
-        },
-        nb::arg("scheme"), nb::arg("rows"), nb::arg("up_rows").none(), nb::arg("k"), nb::arg("exact"))
+  c.def("place_matrix",
+        [](Program& p, const std::string& scheme, int64_t n, int64_t k, bool exact) {
+          return MatrixHandle{p.place_matrix(scheme_from_name(scheme), n, k, exact)};
+        })
+      .def("pack_strips", &pack_strips_of, nb::arg("matrix"), nb::arg("rows"), nb::arg("up_rows").none(),
+           nb::arg("first"), nb::arg("last"))
+      .def("packed",
+           [](nb::handle_t<Program> self) {
+             Program& p = nb::cast<Program&>(self);
+             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(p.packed(), {p.packed_bytes()}, self);
+           })
       .def("add_vector",
            [](Program& p, const Vector<float>& values) {
              return VectorHandle{p.add_vector({values.data(), values.data() + values.shape(0)})};
@@ -294,6 +309,11 @@ void bind_program(nb::module_& m) {
   m.def("detected_isa", [] { return isa_name(detected_isa()); });
   m.def("isa", [] { return isa_name(isa()); });
   m.def("set_isa", [](const std::string& name) { set_isa(isa_from_name(name)); });
+  m.def("checksum",
+        [](const Vector<uint8_t>& data) {
+          nb::gil_scoped_release release;
+          return checksum(data.data(), data.shape(0));
+        });
   m.def("activation_kind", &activation_kind, nb::arg("scheme"), nb::arg("exact"), nb::arg("is_wide"));
   m.def("activation_size_bytes", &activation_size_bytes, nb::arg("kind"), nb::arg("max_rows"), nb::arg("k"));
   m.def("packed_matrix_bytes",

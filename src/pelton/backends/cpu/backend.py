@@ -6,7 +6,7 @@ with the GIL released and allocates only its result arrays. Results depend neith
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import final
 
 import numpy as np
@@ -31,6 +31,10 @@ class CpuBackend(Backend):
     name = "cpu"
     passes = (drop_dead_nodes, fuse_gated, fuse_residual)
 
+    def __init__(self, on_fraction: Callable[[float], None] | None = None) -> None:
+        """`on_fraction` hears, from time to time, how much of the weights is ready (0 to 1)."""
+        self._on_fraction = on_fraction or (lambda _: None)
+
     def compile(self, plan: Plan, weights: Mapping[str, Weight], limits: Limits) -> CpuExecutable:
         """Lower `plan` and pack its weights. Raises BackendError for an op, a weight or a limit that has no kernel."""
         if limits.block_size % CACHE_GROUP_TOKENS != 0 or limits.block_size < CACHE_GROUP_TOKENS:
@@ -48,7 +52,7 @@ class CpuBackend(Backend):
         store = WeightStore(weights, exact=limits.exact)
         try:
             lowering = Lowering(plan, store, limits)
-            return CpuExecutable(lowering, store, plan, limits)
+            return CpuExecutable(lowering, store, plan, limits, self._on_fraction)
         except ValueError as error:
             raise BackendError(f"cpu: {error}.") from None
 
@@ -57,7 +61,14 @@ class CpuBackend(Backend):
 class CpuExecutable(Executable):
     """A plan as a native program, with its weights."""
 
-    def __init__(self, lowering: Lowering, store: WeightStore, plan: Plan, limits: Limits) -> None:
+    def __init__(
+        self,
+        lowering: Lowering,
+        store: WeightStore,
+        plan: Plan,
+        limits: Limits,
+        on_fraction: Callable[[float], None],
+    ) -> None:
         self._kernels = [(op, kernel, why) for (op, kernel), why in lowering.kernels.items()]
         self._kv_block_bytes = lowering.kv_block_bytes
         self._vocab_size = int(plan.output.shape[1])
@@ -76,10 +87,15 @@ class CpuExecutable(Executable):
             token_rows=min(lowering.token_rows, default=no_table),
             position_rows=min(lowering.position_rows, default=no_table),
             buffer_bytes=buffer_bytes,
-            packed_bytes=sum(store.packed_bytes(ref) for ref in lowering.matrices.values()),
+            packed_bytes=sum(
+                store.packed_bytes(ref) for ref in (*lowering.matrices.values(), *lowering.gated_matrices.values())
+            ),
             scratch_bytes=lowering.scratch_bytes,
             kv_block_bytes=self._kv_block_bytes,
         )
+
+        store.place(self._program, lowering.matrices.values(), lowering.gated_matrices.values())
+        store.pack(self._program, on_fraction)
 
         def place_buffer(buffer: Buffer) -> int:
             return offsets[buffer]

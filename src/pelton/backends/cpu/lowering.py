@@ -31,6 +31,7 @@ class Lowering:
         self.ops: list[NativeOp] = []
         self.kernels: dict[tuple[str, str], str] = {}  # (op, kernel) -> why
         self.matrices: dict[str, WeightRef] = {}
+        self.gated_matrices: dict[str, WeightRef] = {}  # with gates and ups interleaved
         self.scratch_bytes = _native.linear_scratch_bytes(limits.max_num_batched_tokens)
         self.kv_block_bytes = 0
         self.token_rows: list[int] = []  # sizes of the tables that token ids and positions look into
@@ -273,11 +274,11 @@ class Lowering:
         x = self._quantize(x_value, x_kind, weight)
         y = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), size))
         self._quantized[(y_value.id, kind.name)] = y
-        self.matrices.setdefault(weight.name, weight)
+        self.gated_matrices.setdefault(weight.name, weight)
         self._note("linear_gated", f"{_native.isa()} interleaved", f"writes activations {kind.name}, no floats")
 
         def emit(p: Any, _: Any, at_buffer: Any) -> None:
-            part = (self._store.gated_matrix(p, weight), x_kind, at_buffer(x))
+            part = (self._store.gated_matrix(weight), x_kind, at_buffer(x))
             p.add_linear_gated(axis == "S", part, self._store.gated_bias(p, bias), function, kind, size, at_buffer(y))
 
         self.ops.append(NativeOp("any", "any", (x, y), emit))
@@ -293,7 +294,7 @@ class Lowering:
         operands = [*activations, y.buffer] + ([residual.buffer] if residual is not None else [])
 
         def emit(p: Any, at: Any, at_buffer: Any) -> None:
-            matrices = self._store.matrices(p, weight)
+            matrices = self._store.matrices(weight)
             places = [at_buffer(buffer) for buffer in activations]
             parts = list(zip(matrices, kinds, places, strict=True))
             bias_vector = self._store.vector(p, bias)

@@ -1,22 +1,74 @@
 """The weights of a program: matrices packed from their stored blocks, vectors as float32, tables left in the file.
 
-A matrix is packed once, however many ops read it, and its pages of the checkpoint are given back at once.
+A matrix is packed once, however many ops read it, in pieces whose pages of the checkpoint are given back at once: what
+is held beside the packed weights is one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from pelton.backends.cpu import _native
-from pelton.backends.cpu.page_release import release_pages
-from pelton.checkpoint.weight import Tensor, Weight
+from pelton.backends.cpu.mapped_pages import read_ahead, release_pages
+from pelton.checkpoint.scheme import row_bytes
+from pelton.checkpoint.weight import Conversion, Tensor, Weight
 from pelton.errors import BackendError
 from pelton.plan import WeightRef
 
 Bytes = npt.NDArray[np.uint8]
+
+
+STRIP_ROWS = 64
+PIECE_BYTES = 8 << 20  # of the checkpoint: as much is held beside its packed form
+READ_AHEAD_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A matrix with its place, and where its rows come from: one tensor, or gates and ups to interleave."""
+
+    matrix: _native.Matrix
+    parts: tuple[Tensor, ...]
+
+    @property
+    def sources(self) -> tuple[Bytes, ...]:
+        """The stored bytes that it is packed from."""
+        return tuple(source for part in self.parts for source in part.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Strips [first_strip, last_strip) of a matrix, and their rows."""
+
+    rows: tuple[Bytes, ...]
+    first_strip: int
+    last_strip: int
+
+
+def cut(rows: tuple[Bytes, ...]) -> Iterator[Piece]:
+    """The pieces of one matrix with those rows, in order."""
+    strip_rows = STRIP_ROWS // len(rows)  # of each source
+    num_strips = -(-len(rows[0]) // strip_rows)
+    step = max(1, PIECE_BYTES // (STRIP_ROWS * rows[0].shape[1]))
+    for first in range(0, num_strips, step):
+        last = min(first + step, num_strips)
+        yield Piece(tuple(each[first * strip_rows : last * strip_rows] for each in rows), first, last)
+
+
+def part_bytes(placed: Placed) -> int:
+    """Bytes of the rows that a matrix is packed from."""
+    return sum(part.shape[0] * row_bytes(part.scheme, part.shape[1]) for part in placed.parts)
+
+
+def part_of(tensor: Tensor, rows: slice, what: str) -> Tensor:
+    """Some rows of a tensor. Converted ones stay unmade."""
+    stored = tensor.stored
+    some = Conversion(stored.sources, lambda: stored.make()[rows]) if isinstance(stored, Conversion) else stored[rows]
+    return Tensor(f"{tensor.name} ({what})", (rows.stop - rows.start, *tensor.shape[1:]), tensor.scheme, some)
 
 
 class WeightStore:
@@ -25,7 +77,9 @@ class WeightStore:
     def __init__(self, weights: Mapping[str, Weight], *, exact: bool) -> None:
         self._weights = weights
         self._exact = exact
+        self._placed: list[Placed] = []
         self._matrices: dict[str, list[_native.Matrix]] = {}
+        self._gated: dict[str, _native.Matrix] = {}
         self._vectors: dict[str, _native.Vector] = {}
         self.tables: list[Bytes] = []  # must live as long as the program
 
@@ -49,46 +103,61 @@ class WeightStore:
             for part in self.get(ref).parts
         )
 
-    def matrices(self, program: _native.Program, ref: WeightRef) -> list[_native.Matrix]:
-        """The packed parts of a matrix."""
-        if ref.name not in self._matrices:
-            self._matrices[ref.name] = [self._pack(program, part) for part in self.get(ref).parts]
+    def place(self, program: _native.Program, plain: Iterable[WeightRef], gated: Iterable[WeightRef]) -> None:
+        """Give every matrix its place among the packed weights of `program`, in this order."""
+        for ref in plain:
+            self._matrices[ref.name] = [self._place(program, part) for part in self.get(ref).parts]
+        for ref in gated:
+            halves = self.gates_and_ups(ref)
+            assert halves is not None, f"{ref} cannot be interleaved"
+            self._gated[ref.name] = self._place(program, *halves)
+
+    def _place(self, program: _native.Program, *parts: Tensor) -> _native.Matrix:
+        num_rows = sum(part.shape[0] for part in parts)
+        matrix = program.place_matrix(parts[0].scheme, num_rows, parts[0].shape[1], self._exact)
+        self._placed.append(Placed(matrix, parts))
+        return matrix
+
+    def pack(self, program: _native.Program, on_fraction: Callable[[float], None]) -> None:
+        """Pack every matrix into its place, piece by piece; `on_fraction` hears how much is done (0 to 1)."""
+        total_bytes = sum(part_bytes(placed) for placed in self._placed)
+        done_bytes = asked_bytes = 0
+        ahead = iter(self._placed)
+        for placed in self._placed:
+            while asked_bytes <= done_bytes + READ_AHEAD_BYTES and (coming := next(ahead, None)) is not None:
+                for source in coming.sources:
+                    read_ahead(source)
+                asked_bytes += part_bytes(coming)
+            rows = tuple(np.ascontiguousarray(part.payload) for part in placed.parts)
+            ups = rows[1] if len(rows) > 1 else None
+            for piece in cut(rows):
+                program.pack_strips(placed.matrix, rows[0], ups, piece.first_strip, piece.last_strip)
+                for each in piece.rows:
+                    release_pages(each)
+                done_bytes += sum(each.nbytes for each in piece.rows)
+                on_fraction(min(1.0, done_bytes / total_bytes))
+            for source in placed.sources:
+                release_pages(source)
+
+    def matrices(self, ref: WeightRef) -> list[_native.Matrix]:
+        """The packed parts of a matrix that has its place."""
         return self._matrices[ref.name]
 
-    def _pack(self, program: _native.Program, part: Tensor, ups: Tensor | None = None) -> _native.Matrix:
-        up_rows = None if ups is None else np.ascontiguousarray(ups.payload)
-        rows = np.ascontiguousarray(part.payload)
-        matrix = program.pack_matrix(part.scheme, rows, up_rows, part.shape[1], self._exact)
-        for source in part.sources + (() if ups is None else ups.sources):
-            release_pages(source)
-        return matrix
+    def gated_matrix(self, ref: WeightRef) -> _native.Matrix:
+        """A matrix with gates and ups interleaved that has its place."""
+        return self._gated[ref.name]
 
     def gates_and_ups(self, ref: WeightRef) -> tuple[Tensor, Tensor] | None:
         """The two halves of a gated matrix, if they can be interleaved: one scheme, and whole tiles of 32 rows."""
         size = ref.shape[0] // 2
         parts = self.get(ref).parts
         if len(parts) == 1:
-            (both,) = parts
-            rows = both.payload
-            halves = [(rows[:size], "gate"), (rows[size:], "up")]
-            gates, ups = (
-                Tensor(f"{both.name} ({half})", (size, *both.shape[1:]), both.scheme, payload)
-                for payload, half in halves
-            )
+            gates, ups = part_of(parts[0], slice(0, size), "gate"), part_of(parts[0], slice(size, 2 * size), "up")
         elif len(parts) == 2:
             gates, ups = parts
         else:
             return None
         return (gates, ups) if gates.shape == ups.shape and gates.scheme == ups.scheme and size % 32 == 0 else None
-
-    def gated_matrix(self, program: _native.Program, ref: WeightRef) -> _native.Matrix:
-        """A matrix with gates and ups interleaved. Only where gates_and_ups() has them."""
-        key = f"{ref.name} interleaved"
-        if key not in self._matrices:
-            halves = self.gates_and_ups(ref)
-            assert halves is not None, f"{ref} cannot be interleaved"
-            self._matrices[key] = [self._pack(program, *halves)]
-        return self._matrices[key][0]
 
     def gated_bias(self, program: _native.Program, ref: WeightRef | None) -> _native.Vector | None:
         """A bias in the order of the rows of gated_matrix(); None stays None."""

@@ -1,11 +1,11 @@
-"""Which arrays are views of a mapped file, and that giving pages back changes no bytes."""
+"""Which arrays are views of a mapped file, and that advice about its pages changes no bytes."""
 
 import mmap
 
 import numpy as np
 import pytest
 
-from pelton.backends.cpu.page_release import find_mapping, release_pages
+from pelton.backends.cpu.mapped_pages import find_mapping, read_ahead, release_pages
 
 pytestmark = pytest.mark.unit
 
@@ -36,3 +36,11 @@ def test_only_whole_pages_inside_the_array_go(mapped):
 
 def test_ordinary_memory_is_left_alone():
     assert release_pages(np.zeros(10 * mmap.PAGESIZE, np.uint8)) == 0
+    assert read_ahead(np.zeros(10 * mmap.PAGESIZE, np.uint8)) == 0
+
+
+def test_reading_ahead_takes_in_the_pages_that_an_array_only_touches(mapped):
+    data, content = mapped
+    assert read_ahead(data[100 : 2 * mmap.PAGESIZE + 50]) == 3 * mmap.PAGESIZE
+    assert read_ahead(data[-5:]) == mmap.PAGESIZE
+    assert np.array_equal(data, content)

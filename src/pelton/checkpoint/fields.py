@@ -32,6 +32,10 @@ class Fields:
         """Whether the field is there at all, be it null."""
         return name in self._values
 
+    def names(self) -> list[str]:
+        """All fields, read or not."""
+        return list(self._values)
+
     def take(self, name: str) -> Any:
         """The raw value, or None; counts as read."""
         self._read.add(name)

@@ -14,6 +14,7 @@ from typing import Any, final
 from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
 from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.hf.generation import read_generation
+from pelton.checkpoint.hf.quantized import find_quantized, read_quantization
 from pelton.checkpoint.hf.shards import read_weights
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.mapped_file import MappedFile
@@ -35,13 +36,23 @@ class HfCheckpoint(Checkpoint):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._config = load_object(path / "config.json")
+        source = str(path / "config.json")
         self._placed = read_weights(path)
-        self._tensors = {name: placed.info for name, placed in self._placed.items()}
-        self._spec = read_spec(self._config, source=str(path / "config.json"), stored_dtype=self._get_stored_dtype())
+        quantization = read_quantization(self._config, source)
+        self._quantized = {} if quantization is None else find_quantized(self._placed, quantization)
+        self._tensors = self._list_tensors()
+        self._spec = read_spec(self._config, source=source, stored_dtype=self._get_stored_dtype())
+
+    def _list_tensors(self) -> dict[str, TensorInfo]:
+        """In file order, a quantized linear where the first of its tensors is."""
+        owner = {part.info.name: linear for linear in self._quantized.values() for part in linear.parts.values()}
+        infos = (owner[name].info if name in owner else placed.info for name, placed in self._placed.items())
+        return {info.name: info for info in infos}
 
     def _get_stored_dtype(self) -> str:
-        largest = max(self._tensors.values(), key=lambda info: info.nbytes, default=None)
-        return "float32" if largest is None else _DTYPES.get(largest.scheme, largest.scheme)
+        dense = (info for info in self._tensors.values() if info.scheme in _DTYPES)
+        largest = max(dense, key=lambda info: info.nbytes, default=None)
+        return "float32" if largest is None else _DTYPES[largest.scheme]
 
     @property
     def path(self) -> Path:
@@ -60,8 +71,10 @@ class HfCheckpoint(Checkpoint):
         return self._spec
 
     def read(self, name: str) -> Tensor:
+        if name in self._quantized:
+            return self._quantized[name].read()
         placed = self._placed.get(name)
-        if placed is None:
+        if placed is None or name not in self._tensors:
             raise unknown_tensor(self._path, name, self._tensors)
         return make_tensor(placed.file, placed.info, placed.offset)
 

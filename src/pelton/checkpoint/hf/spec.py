@@ -14,6 +14,7 @@ from typing import Any
 from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.hf import family as families
 from pelton.checkpoint.hf.family import INERT, REQUIRED, Family
+from pelton.checkpoint.hf.quantized.settings import read_quantization
 from pelton.checkpoint.hf.rope import RopeDefaults, read_rope, read_rope_by_layer_type
 from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope
 from pelton.checkpoint.rope import stretched_length
@@ -62,7 +63,7 @@ def read_spec(config: Mapping[str, Any], *, source: str, stored_dtype: str = "bf
     if name == "Gemma3ForConditionalGeneration":
         fields = _enter_text_config(fields)
         dtype = _get_dtype(fields, dtype)
-    _refuse_quantized(fields)
+    _check_quantization(fields)
     spec = ModelSpec(**read(fields, known), weight_dtype=dtype)
     for field, allowed in {**REQUIRED, **known.required}.items():
         fields.require(field, *allowed)
@@ -96,13 +97,8 @@ def _get_dtype(fields: Fields, default: str) -> str:
     return default
 
 
-def _refuse_quantized(fields: Fields) -> None:
-    quantization = fields.take("quantization_config")
-    if quantization is not None:
-        method = quantization.get("quant_method") if isinstance(quantization, Mapping) else quantization
-        raise fields.error(
-            f"the weights are quantized with {method!r}, which cannot be read. Use the original weights or a GGUF file."
-        )
+def _check_quantization(fields: Fields) -> None:
+    read_quantization({"quantization_config": fields.take("quantization_config")}, fields.source)
 
 
 def _enter_text_config(fields: Fields) -> Fields:
@@ -114,7 +110,7 @@ def _enter_text_config(fields: Fields) -> Fields:
     outer_tied = fields.flag("tie_word_embeddings", families.GEMMA3.tied)
     if text.flag("tie_word_embeddings", outer_tied) != outer_tied:
         raise fields.error("tie_word_embeddings differs between the file and its text_config; make them equal.")
-    _refuse_quantized(fields)
+    _check_quantization(fields)
     for name, allowed in REQUIRED.items():
         fields.require(name, *allowed)
     fields.check_all_read(INERT | _GEMMA3_TOP_LEVEL)

@@ -1,0 +1,229 @@
+"""`quantization_config` of a config.json -> Quantization, or a refusal that names what is not supported.
+
+Three methods are read: gptq, awq, and compressed-tensors. As everywhere in config.json, a field is consumed, inert or
+refused; what the tensors say is compared with it when they are found. How activations are to be quantized is not
+followed: weights are exact, and activations are what this program's kernels take (docs/reference/weight-formats.md).
+Source: GPTQModel, AutoAWQ and compressed-tensors, which write these fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pelton.checkpoint.fields import Fields
+from pelton.errors import nearest
+
+Form = Literal["gptq", "awq", "packed", "integers", "mxfp4"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantization:
+    """How every quantized linear of a checkpoint is stored."""
+
+    source: str  # for messages
+    form: Form
+    bits: int
+    group_size: int | None  # None: one group for each row
+    is_symmetric: bool = False
+    is_reordered: bool = False  # gptq: the groups may not be runs of neighbouring inputs; g_idx tells
+    zero_offset: int = 0  # gptq: what is added to a stored zero point
+
+
+# What these libraries note about how they searched for the integers, and hints for their own kernels.
+_GPTQ_INERT = frozenset(
+    [
+        "damp_percent",
+        "damp_auto_increment",
+        "true_sequential",
+        "static_groups",
+        "model_name_or_path",
+        "model_file_base_name",
+        "dataset",
+        "tokenizer",
+        "batch_size",
+        "pad_token_id",
+        "max_input_length",
+        "module_name_preceding_first_block",
+        "block_name_to_quantize",
+        "modules_in_block_to_quantize",
+        "model_seqlen",
+        "use_cuda_fp16",
+        "use_exllama",
+        "disable_exllama",
+        "exllama_config",
+        "backend",
+        "device",
+        "cache_block_outputs",
+        "cache_examples_on_gpu",
+        "meta",
+        "lm_head",
+        "sym",
+        "act_group_aware",
+        "mse",
+        "is_marlin_format",
+        "quantizer",
+        "hyb_act",
+        "parallel_packing",
+        "offload_to_disk",
+        "offload_to_disk_path",
+        "version",
+    ]
+)
+_AWQ_INERT = frozenset(
+    [
+        "zero_point",
+        "modules_to_not_convert",
+        "exllama_config",
+        "do_fuse",
+        "fuse_max_seq_len",
+        "modules_to_fuse",
+        "backend",
+    ]
+)
+_COMPRESSED_INERT = frozenset(
+    [
+        "quantization_status",
+        "ignore",
+        "global_compression_ratio",
+        "version",
+        "quantization_method",
+        "compression_config",
+    ]
+)
+_WEIGHTS_INERT = frozenset(
+    ["observer", "observer_kwargs", "actorder", "strategy", "block_structure", "scale_dtype", "zp_dtype"]
+)
+
+
+def read_quantization(config: Mapping[str, Any], source: str) -> Quantization | None:
+    """How the weights that `config` describes are quantized; None if they are not. Raises CheckpointError."""
+    nested = config.get("text_config")
+    for where, values in ((source, config), (f"{source}: text_config", nested)):
+        if isinstance(values, Mapping) and values.get("quantization_config") is not None:
+            fields = Fields(where, values).mapping("quantization_config")
+            assert fields is not None, "the field is not null"
+            return _read(fields)
+    return None
+
+
+def _read(fields: Fields) -> Quantization:
+    method = fields.take("quant_method")
+    reader = _READERS.get(method) if isinstance(method, str) else None
+    if reader is None:
+        raise fields.error(
+            f"the weights are quantized with {method!r}, which cannot be read. Use a checkpoint quantized with gptq, "
+            "awq or compressed-tensors, the original weights, or a GGUF file."
+        )
+    return reader(fields)
+
+
+def _read_gptq(fields: Fields) -> Quantization:
+    versions = {"gptq": 1, "gptq_v2": 0}
+    fields.require("pack_dtype", "int32")
+    fields.require("dynamic", {}, [])
+    fields.require("rotation", "")
+    fields.require("adapter")
+    fields.require("quant_format", "gptq", "gptq_v2")
+    spelling = "format" if fields.has("format") and not fields.has("checkpoint_format") else "checkpoint_format"
+    fields.require("format", *versions)
+    quantization = Quantization(
+        source=fields.source,
+        form="gptq",
+        bits=_read_bits(fields, "bits", (4, 8)),
+        group_size=_read_group_size(fields),
+        is_reordered=fields.flag("desc_act", False),
+        zero_offset=fields.choice(spelling, versions, "gptq"),
+    )
+    fields.check_all_read(_GPTQ_INERT)
+    return quantization
+
+
+def _read_awq(fields: Fields) -> Quantization:
+    version = fields.text("version", "gemm")
+    if version.lower() != "gemm":
+        raise fields.error(f"version {version!r} lays the weights out in another way; only 'gemm' can be read.")
+    quantization = Quantization(
+        source=fields.source, form="awq", bits=_read_bits(fields, "bits", (4,)), group_size=_read_group_size(fields)
+    )
+    fields.check_all_read(_AWQ_INERT)
+    return quantization
+
+
+def _read_compressed(fields: Fields) -> Quantization:
+    groups = fields.mapping("config_groups")
+    names = [] if groups is None else groups.names()
+    fields.require("kv_cache_scheme")
+    fields.require("transform_config", {})
+    sparsity = fields.mapping("sparsity_config")
+    if sparsity is not None and sparsity.text("format", "dense") != "dense":
+        raise sparsity.error("sparse weights cannot be read. Use a checkpoint that is only quantized.")
+    default = fields.take("format")
+    fields.check_all_read(_COMPRESSED_INERT)
+    if groups is None or not names:
+        raise fields.error("config_groups is missing or empty, so nothing says how the weights are quantized.")
+    found = [_read_group(groups, name, default) for name in names]
+    if any(other != found[0] for other in found[1:]):
+        raise fields.error("its groups are quantized in different ways, which cannot be read. Use one with one way.")
+    return found[0]
+
+
+def _read_group(groups: Fields, name: str, default: Any) -> Quantization:
+    group = groups.mapping(name)
+    weights = None if group is None else group.mapping("weights")
+    if group is None or weights is None:
+        raise groups.error(f"{name} does not quantize weights, which is not supported.")
+    form = group.take("format") or default
+    if form not in _COMPRESSED_FORMS:
+        raise group.error(f"the format {form!r} cannot be read. {nearest(str(form), _COMPRESSED_FORMS)}")
+    activations = group.mapping("input_activations")
+    if activations is not None and activations.take("dynamic") is not True:
+        raise activations.error("activations with fixed scales are not supported; only dynamic ones are.")
+    group.require("output_activations")
+    group.check_all_read({"targets"})
+    kind, all_bits = _COMPRESSED_FORMS[form]
+    weights.require("type", "float" if kind == "mxfp4" else "int")
+    weights.require("dynamic", False)
+    bits = _read_bits(weights, "num_bits", all_bits)
+    strategy = weights.take("strategy")
+    has_groups = strategy == "group" or (strategy is None and weights.take("group_size") is not None)
+    if not has_groups and strategy not in (None, "channel", "tensor"):
+        raise weights.error(f"the strategy {strategy!r} is not supported; 'group', 'channel' and 'tensor' are.")
+    quantization = Quantization(
+        source=groups.source,
+        form=kind,
+        bits=bits,
+        group_size=_read_group_size(weights) if has_groups else None,
+        is_symmetric=weights.flag("symmetric", True),
+    )
+    weights.check_all_read(_WEIGHTS_INERT | {"group_size"})
+    return quantization
+
+
+def _read_bits(fields: Fields, name: str, supported: tuple[int, ...]) -> int:
+    bits = fields.integer(name)
+    if bits not in supported:
+        names = " and ".join(map(str, supported))
+        raise fields.error(
+            f"{name} is {bits}; {names} can be read. Use a checkpoint with another width, or a GGUF file."
+        )
+    return bits
+
+
+def _read_group_size(fields: Fields) -> int | None:
+    """None for -1, which stands for the whole row. Tiles have 32 elements, so groups are whole numbers of them."""
+    size = fields.integer("group_size", minimum=-1)
+    if size == -1:
+        return None
+    if size < 1 or size % 32:
+        raise fields.error(f"group_size is {size}; multiples of 32, and -1 for whole rows, can be read.")
+    return size
+
+
+_READERS = {"gptq": _read_gptq, "awq": _read_awq, "compressed-tensors": _read_compressed}
+_COMPRESSED_FORMS: dict[str, tuple[Form, tuple[int, ...]]] = {
+    "pack-quantized": ("packed", (4, 8)),
+    "int-quantized": ("integers", (4, 8)),
+    "mxfp4-pack-quantized": ("mxfp4", (4,)),
+}

@@ -115,6 +115,11 @@ def test_a_tensor_that_must_not_be_there():
         load(tensors() | {"model.layers.1.b": np.ones(4)})
 
 
+def test_a_bias_of_zeros_is_dropped_where_the_model_has_none():
+    loaded = load(tensors() | {"model.layers.1.b": np.zeros(4)})
+    assert loaded.dropped == (("model.layers.1.b", "a bias of zeros, and the model has none"),)
+
+
 def test_a_tensor_in_no_row_is_named_with_the_nearest():
     with pytest.raises(CheckpointError, match=r"tensor model\.layers\.0\.kk is in no row .* 'model\.layers\.0\.k'\?"):
         load(tensors() | {"model.layers.0.kk": np.ones(4)})

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pelton.checkpoint.contract import Checkpoint
+from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.weight import Tensor, Weight
 from pelton.errors import CheckpointError, nearest
@@ -49,7 +50,9 @@ def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec)
     unknown: list[str] = []
     for name in checkpoint.tensors:
         expected = matching(name, places, weight_map)
-        reason = drop_reason(name, weight_map) if expected is None else spare_reason(places[expected], spec, name)
+        reason = drop_reason(name, weight_map) if expected is None else None
+        if expected is not None and not places[expected].row.when(spec):
+            reason = spare_reason(places[expected], spec, checkpoint, name)
         if reason is not None:
             dropped.append((name, reason))
         elif expected is None:
@@ -108,16 +111,19 @@ def drop_reason(name: str, weight_map: WeightMap) -> str | None:
     return None
 
 
-def spare_reason(place: Place, spec: ModelSpec, name: str) -> str | None:
-    """Why the tensor of `place` is not needed for this spec; None if it is. Raises if it must not be there."""
-    if place.row.when(spec):
-        return None
-    if place.row.spare is None:
+def spare_reason(place: Place, spec: ModelSpec, checkpoint: Checkpoint, name: str) -> str:
+    """Why the tensor of `place`, which is not wanted, may be there all the same. Raises CheckpointError if it may not.
+
+    GPTQ writes a bias for every linear, of zeros where the model has none.
+    """
+    if place.row.spare is not None:
+        return place.row.spare
+    if not place.to.endswith("bias") or dequantize(checkpoint.read(name)).any():
         raise CheckpointError(
             f"{name}: the configuration says that {spec.architecture!r} has no {place.to!r} here, the file holds one. "
             "The configuration and the weights belong to different models."
         )
-    return place.row.spare
+    return "a bias of zeros, and the model has none"
 
 
 def stacked(

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from tests.checkpoint.hf.quantized.stored import as_awq, random_linear, write_checkpoint
 from tests.model_files import safetensors_bytes, safetensors_of
 
 from pelton.checkpoint.dequantize import dequantize
@@ -57,6 +59,20 @@ def test_a_dtype_nothing_computes_with_is_refused_when_read(tmp_path: Path) -> N
 def test_generation(tmp_path: Path) -> None:
     defaults = make(tmp_path, generation_config__json={"eos_token_id": [7, 5], "temperature": 0.5}).generation
     assert (defaults.eos_token_ids, defaults.temperature) == ((7, 5), 0.5)
+
+
+def test_a_quantized_linear_is_one_tensor(tmp_path: Path) -> None:
+    linear = random_linear(48, 32)
+    stored = {f"layer.{name}": tensor for name, tensor in as_awq(linear).items()}
+    config = CONFIG | {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": -1, "version": "GEMM"}}
+    checkpoint = write_checkpoint(tmp_path, config, {"a": torch.zeros(3, dtype=torch.bfloat16), **stored})
+    infos = {name: (info.shape, info.scheme) for name, info in checkpoint.tensors.items()}
+    assert infos == {"layer.weight": ((48, 32), "INT4_G32"), "a": ((3,), "BF16")}
+    assert checkpoint.weight_bytes == 6 + sum(tensor.nbytes for tensor in stored.values())
+    np.testing.assert_array_equal(dequantize(checkpoint.read("layer.weight")), linear.values)
+    with pytest.raises(CheckpointError, match=r"there is no tensor 'layer\.qweight'"):
+        checkpoint.read("layer.qweight")
+    assert checkpoint.spec.weight_dtype == "bfloat16"
 
 
 def test_a_missing_tokenizer_is_an_error_only_when_it_is_wanted(tmp_path: Path) -> None:

@@ -71,10 +71,10 @@ def make_groups(parts: Parts, quantization: Quantization, shape: tuple[int, int]
     )
 
 
-def _check_groups(g_idx: PlacedTensor, group_size: int) -> None:
-    groups = array_of(g_idx)
+def _check_groups(group_of_input: PlacedTensor, group_size: int) -> None:
+    groups = array_of(group_of_input)
     if not np.array_equal(groups, np.arange(len(groups)) // group_size):
         raise CheckpointError(
-            f"{g_idx.info.name}: the inputs are grouped in the order of their activations (desc_act), which cannot be "
+            f"{group_of_input.info.name}: the inputs are grouped in the order of their activations (desc_act), which cannot be "
             "computed with. Use a checkpoint quantized with desc_act=false, or a GGUF file."
         )

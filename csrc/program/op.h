@@ -45,6 +45,7 @@ class Op {
  public:
   virtual ~Op() = default;
   virtual void execute(const Step& step, Worker& worker) const = 0;
+  virtual bool is_barrier() const { return false; }
 };
 
 }  // namespace pelton

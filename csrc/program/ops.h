@@ -15,6 +15,7 @@ namespace pelton {
 class Barrier final : public Op {
  public:
   void execute(const Step&, Worker& worker) const override { worker.pool.barrier(); }
+  bool is_barrier() const override { return true; }
 };
 
 // A kernel over rows, each thread with an equal contiguous share of them.

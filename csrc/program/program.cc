@@ -126,17 +126,39 @@ void Program::copy_inputs(const StepArrays& arrays) {
   }
 }
 
+void Program::start_profile() {
+  op_ns_.assign(ops_.size() + 1, 0);
+  op_wall_ns_ = op_ns_;
+  op_ends_ns_.assign(static_cast<size_t>(pool_.num_threads()), op_ns_);
+}
+
 void Program::execute_ops(const Step& step, Worker& worker) {
-  if (worker.thread != 0 || op_ns_.empty()) {
+  if (op_ns_.empty()) {
     for (const std::unique_ptr<Op>& op : ops_) op->execute(step, worker);
     return;
   }
-  int64_t begin_ns = now_ns();
+  std::vector<int64_t>& ends_ns = op_ends_ns_[static_cast<size_t>(worker.thread)];
   for (size_t i = 0; i < ops_.size(); ++i) {
     ops_[i]->execute(step, worker);
-    const int64_t end_ns = now_ns();
+    ends_ns[i] = now_ns();
+  }
+}
+
+void Program::add_to_profile(int64_t start_ns) {
+  int64_t begin_ns = start_ns, all_begin_ns = start_ns;
+  for (size_t i = 0; i < op_ns_.size(); ++i) {
+    const int64_t end_ns = op_ends_ns_[0][i];
+    int64_t all_end_ns = end_ns;
+    // A barrier is over when the first worker leaves it: one that wakes up later is late for the next op.
+    const bool is_barrier = i < ops_.size() && ops_[i]->is_barrier();
+    for (const std::vector<int64_t>& ends_ns : op_ends_ns_) {
+      all_end_ns = is_barrier ? std::min(all_end_ns, ends_ns[i]) : std::max(all_end_ns, ends_ns[i]);
+    }
+    all_end_ns = std::max(all_end_ns, all_begin_ns);
     op_ns_[i] += end_ns - begin_ns;
+    op_wall_ns_[i] += all_end_ns - all_begin_ns;
     begin_ns = end_ns;
+    all_begin_ns = all_end_ns;
   }
 }
 
@@ -154,10 +176,10 @@ void Program::run(const StepArrays& arrays, const Sampling& sampling, const Samp
   const size_t scratch_bytes = scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
   const size_t sampling_bytes = sampling_scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
   uint16_t last_phase = phase_;
+  const int64_t start_ns = op_ns_.empty() ? 0 : now_ns();
   pool_.run([&](int thread) {
     Worker worker{thread, pool_, ranges_, phase_, scratch_.data() + static_cast<size_t>(thread) * scratch_bytes};
     execute_ops(step, worker);
-    const int64_t ops_end_ns = now_ns();
     pool_.barrier();
     void* scratch = sampling_scratch_.data() + static_cast<size_t>(thread) * sampling_bytes;
     worker.claim(arrays.num_logits_rows, [&](int64_t row) {
@@ -165,11 +187,11 @@ void Program::run(const StepArrays& arrays, const Sampling& sampling, const Samp
       sample_row(sampling, scans_, logits, sizes_.vocab_size, row, result, scratch);
       if (logits_copy != nullptr) std::copy_n(logits, sizes_.vocab_size, logits_copy + row * sizes_.vocab_size);
     });
-    if (thread != 0) return;
-    last_phase = worker.phase;
-    if (!op_ns_.empty()) op_ns_.back() += now_ns() - ops_end_ns;
+    if (!op_ns_.empty()) op_ends_ns_[static_cast<size_t>(thread)].back() = now_ns();
+    if (thread == 0) last_phase = worker.phase;
   });
   phase_ = last_phase;
+  if (!op_ns_.empty()) add_to_profile(start_ns);
 }
 
 }  // namespace pelton

@@ -72,13 +72,17 @@ class Program {
   // Throws std::invalid_argument, before anything is computed, if the arrays are not a step within the sizes.
   void run(const StepArrays& arrays, const Sampling& sampling, const SamplingResult& result, float* logits_copy);
 
-  // From now on worker 0 takes the time of every op; reading the clock costs about 25 ns an op.
-  void start_profile() { op_ns_.assign(ops_.size() + 1, 0); }
+  // From now on every worker takes the time of every op; reading the clock costs about 25 ns an op.
+  void start_profile();
   // Nanoseconds of each op in order, and of sampling behind the last, since start_profile(). Empty if never started.
+  // op_ns is what worker 0 spent, its waiting at barriers included. op_wall_ns is from when all workers had done the op
+  // before until all have done this one: what an op costs, however well it is shared out.
   const std::vector<int64_t>& op_ns() const { return op_ns_; }
+  const std::vector<int64_t>& op_wall_ns() const { return op_wall_ns_; }
 
  private:
   void execute_ops(const Step& step, Worker& worker);
+  void add_to_profile(int64_t start_ns);
   void check_step(const StepArrays& arrays) const;
   void check_request(const StepArrays& arrays, int64_t request) const;
   void check_sampling(const Sampling& sampling) const;
@@ -95,7 +99,8 @@ class Program {
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;
   std::vector<std::unique_ptr<Op>> ops_;
-  std::vector<int64_t> op_ns_;
+  std::vector<int64_t> op_ns_, op_wall_ns_;
+  std::vector<std::vector<int64_t>> op_ends_ns_;  // of each worker, of one run
   Rows logits_;
   KvCache cache_;
 };

@@ -298,6 +298,7 @@ void bind_memory(nb::class_<Program>& c) {
                          int64_t num_blocks) { p.bind_kv(memory.data(), num_blocks); })
       .def("start_profile", &Program::start_profile)
       .def("op_ns", &Program::op_ns)
+      .def("op_wall_ns", &Program::op_wall_ns)
       .def("run", &run, nb::arg("token_ids"), nb::arg("positions"), nb::arg("query_start"), nb::arg("context_len"),
            nb::arg("block_table"), nb::arg("logits_index"), nb::arg("sampling"), nb::arg("out_ids"),
            nb::arg("out_logprob"), nb::arg("out_top_ids"), nb::arg("out_top_logprobs"), nb::arg("out_logits").none());

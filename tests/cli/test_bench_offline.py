@@ -4,9 +4,7 @@ from pathlib import Path
 import pytest
 from tests.fakes import TinyModel
 
-from pelton.cli.bench_offline import parse_batches
 from pelton.cli.main import main
-from pelton.errors import ConfigError
 
 pytestmark = pytest.mark.cpu
 
@@ -35,11 +33,26 @@ def test_counts_begin_at_one(flag: str, capsys: pytest.CaptureFixture[str]):
     assert f"'{flag}': 0 is not in the range x>=1" in capsys.readouterr().err
 
 
-def test_batches():
-    assert parse_batches("1,8, 32") == [1, 8, 32]
+def test_depth_prefix_and_profile(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(TinyModel().write(tmp_path / "tiny"))
+    flags = ["--num-threads", "1", "--kv-cache-memory-bytes", "1MiB", "--max-model-len", "128"]
+    sizes = ["--batch", "2", "--output", "3", "--repeat", "1", "--depth", "40", "--shared-prefix", "32", "--profile"]
+    assert main(["bench", "offline", folder, *flags, *sizes]) == 0
+    first, *rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (first["depth"], first["shared_prefix"], first["prefill_tokens_per_s"]) == (40, 32, None)
+    assert first["decode_tokens_per_s"] > 0
+    assert {row["phase"] for row in rows} == {"prefill", "decode"}
+    assert {"step", "host", "attention", "sampling", "barrier"} <= {row["part"] for row in rows}
+    for phase in ("prefill", "decode"):
+        shares = [row["percent"] for row in rows if row["phase"] == phase and row["part"] != "step"]
+        assert sum(shares) == pytest.approx(100, abs=1)
 
 
-@pytest.mark.parametrize("text", ["", "x", "1,", "0", "4,-1", "1.5"])
-def test_what_is_no_list_of_batches(text: str):
-    with pytest.raises(ConfigError, match=f"^--batch: '{text}' is not a list of positive numbers like 1,8,32"):
-        parse_batches(text)
+def test_a_prefix_longer_than_the_prompt(capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "offline", "demo", "--prompt", "10", "--shared-prefix", "11"]) == 2
+    assert "--shared-prefix: 11 tokens are more than the 10 of a prompt." in capsys.readouterr().err
+
+
+def test_settings_that_change_nothing_have_no_flag(capsys: pytest.CaptureFixture[str]):
+    assert main(["bench", "offline", "demo", "--chat-template", "x"]) == 2
+    assert "--chat-template: not a known flag." in capsys.readouterr().err

@@ -38,6 +38,13 @@ def test_a_table_stands_at_the_end(capsys: pytest.CaptureFixture[str]):
     assert capsys.readouterr().out == "| a |\n|---|\n| 1 |\n"
 
 
+def test_rows_with_other_columns_are_another_table(capsys: pytest.CaptureFixture[str]):
+    with Output("x", markdown=True, save=None) as output:
+        for row in ({"a": 1}, {"b": 2}, {"a": 3}):
+            output.add(row)
+    assert capsys.readouterr().out == "| a |\n|---|\n| 1 |\n| 3 |\n\n| b |\n|---|\n| 2 |\n"
+
+
 def test_a_file_has_the_limits_before_and_after(
     calibrations: list[int | None], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):

@@ -40,6 +40,17 @@ def test_only_the_named_sections_are_flags():
         call("--num-threads", "1")
 
 
+def test_a_command_can_leave_settings_out():
+    @click.command()
+    @config_options("log", without=("log_format",))
+    def quiet(asked: UserConfig) -> UserConfig:
+        return asked
+
+    assert quiet.main(["m", "--log-level", "error"], standalone_mode=False).get("log_level") == "error"
+    with pytest.raises(click.NoSuchOption):
+        quiet.main(["m", "--log-format", "json"], standalone_mode=False)
+
+
 def test_command_line_over_environment_over_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "c.yaml"
     file.write_text("{model: a, port: 1, host: file, log_level: debug, api_key: file}")

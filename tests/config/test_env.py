@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pelton.config.env import VARIABLES, find_misspelled, get_environment
+from pelton.config.env import VARIABLES, find_misspelled, get_environment, make_child_environment
 from pelton.errors import ConfigError
 
 pytestmark = pytest.mark.unit
@@ -57,3 +57,11 @@ def test_only_near_misses_are_reported():
 
 def test_there_are_at_most_twelve():
     assert len(VARIABLES) <= 12
+
+
+def test_a_child_has_this_environment_with_changes(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PELTON_CACHE", "here")
+    monkeypatch.setenv("PELTON_ISA", "avx2")
+    child = make_child_environment(PELTON_CACHE="there")
+    assert (child["PELTON_CACHE"], child["PELTON_ISA"]) == ("there", "avx2")
+    assert get_environment().cache_dir == Path("here")

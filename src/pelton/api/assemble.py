@@ -18,7 +18,7 @@ import msgspec
 
 from pelton.api.parts import EngineParts, ProgressCallback
 from pelton.api.stall import compute_stall_timeout_s
-from pelton.backends.executable import Backend, Limits
+from pelton.backends.executable import Backend, Executable, Limits
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.hub import resolve_model
@@ -162,20 +162,28 @@ def make_limits(config: EngineConfig) -> Limits:
 
 def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> EngineLoop:
     """Load the weights and make the engine loop around them."""
+    return make_measured_loop(checkpoint, config, report)[0]
+
+
+def make_measured_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> tuple[EngineLoop, Executable]:
+    """The engine loop, and the executable in it for whoever wants its profile."""
     report("loading weights", 0.1)
-    limits = make_limits(config)
-    loaded = load_model(
-        checkpoint, make_backend(config.runner.backend, config.model.dtype), limits, config.model.max_model_len
-    )
+    backend = make_backend(config.runner.backend, config.model.dtype)
+    loaded = load_model(checkpoint, backend, make_limits(config), config.model.max_model_len)
     report("allocating the KV cache", 0.9)
+    return make_loop_around(loaded.executable, config, loaded.spec.vocab_size), loaded.executable
+
+
+def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: int) -> EngineLoop:
+    """The engine loop of an executable compiled for make_limits(config), with a cache of its own."""
     free_bytes = probe_hardware().available_memory_bytes  # now that the weights are there
-    pool = KvPool(config.cache.num_blocks, loaded.executable.kv_bytes_per_block, free_bytes)
+    pool = KvPool(config.cache.num_blocks, executable.kv_bytes_per_block, free_bytes)
     runner = ModelRunner(
-        loaded.executable,
-        limits,
+        executable,
+        make_limits(config),
         pool,
         max_model_len=config.model.max_model_len,
-        vocab_size=loaded.spec.vocab_size,
+        vocab_size=vocab_size,
         server_seed=config.model.seed,
     )
     scheduler = Scheduler(
@@ -184,7 +192,7 @@ def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> E
             max_prefill_chunk=config.scheduler.max_prefill_chunk,
             max_num_requests=config.scheduler.max_num_requests,
             max_model_len=config.model.max_model_len,
-            vocab_size=loaded.spec.vocab_size,
+            vocab_size=vocab_size,
         ),
         BlockPool(config.cache.num_blocks, config.cache.block_size),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def format_markdown(rows: Sequence[dict[str, Any]]) -> str:
-    """A table with one line per row. What is the same in all rows stands once, above it.
+    """A table with one line per row. What is the same in all rows and no measured figure stands once, above it.
 
     >>> print(format_markdown([{"a": 1, "b": 0.5, "c": "x"}, {"a": 2, "b": None, "c": "x"}]))
     c: x
@@ -18,8 +18,9 @@ def format_markdown(rows: Sequence[dict[str, Any]]) -> str:
     | 2 |  |
     """
     names = list(dict.fromkeys(name for row in rows for name in row))
-    same = [name for name in names if len(rows) > 1 and len({repr(row.get(name)) for row in rows}) == 1]
-    columns = [name for name in names if name not in same] or names
+    is_figure = {name: any(isinstance(row.get(name), float) for row in rows) for name in names}
+    same = [name for name in names if not is_figure[name] and len({repr(row.get(name)) for row in rows}) == 1]
+    columns = [name for name in names if len(rows) == 1 or name not in same] or names
     said = [f"{name}: {format_cell(rows[0][name])}" for name in same if name not in columns]
     head = [", ".join(said), ""] if said else []
     lines = [columns, ["---"] * len(columns), *([format_cell(row.get(name)) for name in columns] for row in rows)]

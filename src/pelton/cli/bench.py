@@ -12,9 +12,12 @@ import click
 from pelton.cli.lazy_group import Entry, LazyGroup
 
 MEASUREMENTS: Final[dict[str, Entry]] = {
-    "compare": Entry("pelton.cli.bench_compare:compare", "Speed of a model beside another engine's, in turns."),
     "calibrate": Entry("pelton.cli.bench_calibrate:measure", "What this machine can do at this moment."),
+    "kernels": Entry("pelton.cli.bench_kernels:kernels", "Every op by itself, against the machine's limits."),
     "offline": Entry("pelton.cli.bench_offline:offline", "Prefill and decode speed of a model, without HTTP."),
+    "compare": Entry("pelton.cli.bench_compare:compare", "Speed of a model beside another engine's, in turns."),
+    "host": Entry("pelton.cli.bench_host:host", "What text and bookkeeping cost around the kernels."),
+    "startup": Entry("pelton.cli.bench_startup:startup", "What starting a model costs, in time and memory."),
 }
 
 

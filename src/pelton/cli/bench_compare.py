@@ -22,8 +22,8 @@ from pelton.bench.markdown import format_markdown
 from pelton.bench.peer_process import PeerProcess, find_peer_script
 from pelton.bench.record import Record
 from pelton.bench.verdict import judge
-from pelton.cli.bench_offline import parse_batches
 from pelton.cli.bench_output import output_options
+from pelton.cli.number_list import parse_counts
 from pelton.cli.options import config_options, get_model
 from pelton.config.user_config import UserConfig
 
@@ -61,7 +61,7 @@ def compare(
     The machine is calibrated between all turns; blocks in which it changed its state are dropped and counted.
     """
     get_model(asked)
-    script, batches = find_peer_script(peer), parse_batches(batch)
+    script, batches = find_peer_script(peer), parse_counts("--batch", batch)
     opened = open_model(asked)
     works = make_works(batches, opened.checkpoint.spec.vocab_size, **sizes)
     threads = opened.config.runner.num_threads

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -64,7 +64,7 @@ class Output:
         if error is not None:
             return
         if self._markdown:
-            click.echo(format_markdown(self._rows))
+            click.echo("\n\n".join(map(format_markdown, group_rows(self._rows))))
         if self._save is not None:
             assert self._before is not None, "a file was asked for and nothing was calibrated"
             record = Record(
@@ -78,3 +78,11 @@ class Output:
                 rows=tuple(self._rows),
             )
             click.echo(f"saved to {save_record(record, self._save)}", err=True)
+
+
+def group_rows(rows: Iterable[Row]) -> list[list[Row]]:
+    """Rows with the same columns together, each a table of its own."""
+    tables: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        tables.setdefault(tuple(row), []).append(row)
+    return list(tables.values())

@@ -7,7 +7,7 @@ flags of the schema.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +23,10 @@ from pelton.errors import ConfigError
 Command = Callable[..., Any]
 
 
-def config_options(*sections: str, model: bool = True) -> Callable[[Command], Command]:
+def config_options(*sections: str, model: bool = True, without: Collection[str] = ()) -> Callable[[Command], Command]:
     """Decorate a click command: adds MODEL, --config and the flags of `sections`; it receives `asked: UserConfig`.
+
+    Settings named in `without` get no flag: the command makes no use of them.
 
     @click.command()
     @config_options("model", "cache", "scheduler", "runner", "server", "log")
@@ -32,7 +34,7 @@ def config_options(*sections: str, model: bool = True) -> Callable[[Command], Co
 
     The decorator stands below @click.command. Other options of the command stay as they are.
     """
-    options = make_options(sections)
+    options = [option for option in make_options(sections) if option.name not in without]
     names = {str(option.name) for option in options} | ({"model"} if model else set())
 
     def decorate(function: Command) -> Command:

@@ -102,3 +102,8 @@ def find_misspelled(variables: Mapping[str, str] | None = None) -> list[str]:
     unknown = sorted(name for name in given if name.startswith("PELTON_") and name not in known)
     near = {name: difflib.get_close_matches(name, known, n=1, cutoff=0.85) for name in unknown}
     return [f"{name} is not read by Pelton. Did you mean {close[0]!r}?" for name, close in near.items() if close]
+
+
+def make_child_environment(**changes: str) -> dict[str, str]:
+    """This process's environment with `changes`, for a process that it starts."""
+    return {**os.environ, **changes}

@@ -18,7 +18,7 @@ from pelton.server.event_stream import EventStream
 from pelton.server.generation import Call, Job, Shape, answer, read_request
 from pelton.server.logprob_shape import make_chat_logprobs
 from pelton.server.sampling_field import check_answers, check_stream_options, to_sampling, truncate
-from pelton.server.state import ServerState, choose_request_id
+from pelton.server.state import Identity, ServerState, choose_request_id
 
 
 async def create_chat_completion(request: Request) -> Response | EventStream:
@@ -92,13 +92,13 @@ class ChatShape(Shape):
     """Answers of object chat.completion and chat.completion.chunk."""
 
     def __init__(
-        self, state: ServerState, answer_id: str, fields: ChatRequest, prompt_token_ids: tuple[int, ...]
+        self, server: Identity, answer_id: str, fields: ChatRequest, prompt_token_ids: tuple[int, ...]
     ) -> None:
         self._head = {
             "id": answer_id,
             "created": int(time.time()),
-            "model": state.model_name,
-            "system_fingerprint": state.fingerprint,
+            "model": server.model_name,
+            "system_fingerprint": server.fingerprint,
         }
         self._fields = fields
         self._prompt_token_ids = prompt_token_ids

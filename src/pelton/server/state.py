@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, final
+from typing import Any, Protocol, final
 
 from pelton import __version__
 from pelton.api.generation_default import choose_defaults
@@ -53,6 +53,18 @@ class Admission:
             yield
         finally:
             self.num_live -= count
+
+
+class Identity(Protocol):
+    """What answers say of the server that made them."""
+
+    @property
+    def model_name(self) -> str:
+        """The name that answers carry."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with whatever may change an answer."""
 
 
 @final

@@ -161,9 +161,17 @@ class CpuExecutable(Executable):
     def profile(self) -> dict[str, float]:
         seconds: dict[str, float] = {}
         op_ns = self._program.op_ns()
-        for label, ns in zip([*self._labels, "sampling"] if op_ns else [], op_ns, strict=True):
+        for label, ns in zip(self._profile_labels() if op_ns else [], op_ns, strict=True):
             seconds[label] = seconds.get(label, 0.0) + ns / 1e9
         return seconds
+
+    def op_times(self) -> list[tuple[str, float]]:
+        """(label, seconds since start_profile()) of each op, in order: until all threads had done it, sampling last."""
+        op_ns = self._program.op_wall_ns()
+        return [(label, ns / 1e9) for label, ns in zip(self._profile_labels() if op_ns else [], op_ns, strict=True)]
+
+    def _profile_labels(self) -> list[str]:
+        return [*self._labels, "sampling"]
 
     def explain(self) -> list[tuple[str, str, str]]:
         """Per op the kernels in use, with the storage scheme for linears."""

@@ -12,14 +12,20 @@ size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim) {
   return round_up(static_cast<size_t>(tile_floats + block_floats + last_group_floats) * sizeof(float), 4096);
 }
 
-KvWriteKernel kv_write_kernel() { return kv_write_generic; }
-
-AttentionKernels attention_kernels(const KvLayout& layout) {
+KvWriteKernel kv_write_kernel(KvDtype dtype) {
 #if defined(__x86_64__)
-  if (isa() == Isa::Avx512) return attention_kernels_avx512(layout.is_bfloat16);
-  if (isa() == Isa::Avx2) return attention_kernels_avx2(layout.is_bfloat16);
+  if (isa() == Isa::Avx512) return kv_write_kernel_avx512(dtype);
+  if (isa() == Isa::Avx2) return kv_write_kernel_avx2(dtype);
 #endif
-  return attention_kernels_generic(layout.is_bfloat16);
+  return kv_write_kernel_generic(dtype);
+}
+
+AttentionKernels attention_kernels(KvDtype dtype) {
+#if defined(__x86_64__)
+  if (isa() == Isa::Avx512) return attention_kernels_avx512(dtype);
+  if (isa() == Isa::Avx2) return attention_kernels_avx2(dtype);
+#endif
+  return attention_kernels_generic(dtype);
 }
 
 }  // namespace pelton

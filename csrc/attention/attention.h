@@ -1,12 +1,14 @@
 // Causal attention over the paged cache, and the writing of a step's keys and values into it.
 //
-//   s[j] = scale * q.k[j] for j in (p - window, p], capped as cap * tanh(s / cap); y = sum_j softmax(s)[j] * v[j]
+//   s[j] = scale * q.k[j] for j in (p - window, p], capped as cap * tanh(s / cap); y = sum_j softmax(s)[j] * v[j];
+//   a sink is one more score of its head, with nothing behind it: it takes its part of the softmax
 //   q, y      rows of num_heads * k_dim and num_heads * v_dim floats; k, v rows of num_kv_heads * dim floats
 //   tile      up to 64 (token, head) pairs of one request and kv head share each cache line that is read
 //   sums      Contexts are cut at multiples of 512 tokens. Inside a split: all scores, their maximum, the weights
 //             2^(s - max), one chain of products in token order. Splits are merged in order. Masked tokens add exact
 //             zeros. So the bits depend on the row alone: not on chunk, batch, threads or block ids.
-//   accuracy  bfloat16 cache: q, k, v rounded to bfloat16 (2^-9); on AVX-512 the weights too
+//   accuracy  bfloat16 cache: q, k, v rounded to bfloat16 (2^-9); on AVX-512 the weights too. int8 cache: k and v
+//             rounded to 1/254 of the largest of their head, and multiplied as exact integers
 //   cost      reads 2 * context * dim elements per kv head and tile; 4 * context * dim operations per pair
 //   threads   tiles are independent, and so are the splits of a tile; writing is independent per token, and all of it
 //             comes before any tile
@@ -39,6 +41,7 @@ struct Attention {
   float scale;
   int64_t window;  // tokens a token sees, itself included; INT64_MAX: all
   float softcap;   // 0: none
+  const float* sinks;  // [num_heads] natural scores; nullptr: none
   KvLayout layout;
 
   int64_t group_size() const { return num_heads / layout.num_kv_heads; }
@@ -65,12 +68,15 @@ struct AttentionKernels {
 using KvWriteKernel = void (*)(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);
 
 size_t attention_scratch_bytes(int64_t k_dim, int64_t v_dim);  // per thread
-KvWriteKernel kv_write_kernel();
-AttentionKernels attention_kernels(const KvLayout& layout);
+KvWriteKernel kv_write_kernel(KvDtype dtype);
+AttentionKernels attention_kernels(KvDtype dtype);
 
-void kv_write_generic(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);
-AttentionKernels attention_kernels_generic(bool is_bfloat16);
-AttentionKernels attention_kernels_avx2(bool is_bfloat16);
-AttentionKernels attention_kernels_avx512(bool is_bfloat16);
+KvWriteKernel kv_write_kernel_generic(KvDtype dtype);
+KvWriteKernel kv_write_kernel_avx2(KvDtype dtype);
+KvWriteKernel kv_write_kernel_avx512(KvDtype dtype);
+
+AttentionKernels attention_kernels_generic(KvDtype dtype);
+AttentionKernels attention_kernels_avx2(KvDtype dtype);
+AttentionKernels attention_kernels_avx512(KvDtype dtype);
 
 }  // namespace pelton

@@ -2,8 +2,6 @@
 
 namespace pelton {
 
-AttentionKernels attention_kernels_avx2(bool is_bfloat16) {
-  return is_bfloat16 ? kernels_of<LanesDots<true>>() : kernels_of<LanesDots<false>>();
-}
+AttentionKernels attention_kernels_avx2(KvDtype dtype) { return lanes_kernels(dtype); }
 
 }  // namespace pelton

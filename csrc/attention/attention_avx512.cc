@@ -13,10 +13,19 @@
 namespace pelton {
 namespace {
 
-constexpr int64_t kLineBytes = 64;
 constexpr __mmask16 kAll = 0xffff;  // gcc 12 warns of the unmasked forms
 
-PELTON_INLINE __m512bh load_line(const uint8_t* from) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(from)); }
+// 32 numbers as bfloat16: those of a cache line, or 32 bytes, which fit exactly.
+template <bool is_int8>
+PELTON_INLINE __m512bh load_line(const uint8_t* from) {
+  if constexpr (is_int8) {
+    const __m512i low = _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
+    const __m512i high = _mm512_maskz_cvtepi8_epi32(kAll, _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + 16)));
+    return _mm512_cvtne2ps_pbh(_mm512_maskz_cvtepi32_ps(kAll, high), _mm512_maskz_cvtepi32_ps(kAll, low));
+  } else {
+    return reinterpret_cast<__m512bh>(_mm512_loadu_si512(from));
+  }
+}
 
 PELTON_INLINE __m512bh broadcast_pair(const uint16_t* pair) {
   int32_t bits;
@@ -40,9 +49,12 @@ constexpr auto kUpTo = std::make_integer_sequence<int, count>{};
 
 #define PELTON_LAMBDA __attribute__((always_inline))
 
+template <bool is_int8>
 struct Bfloat16Dots {
   using Query = uint16_t;
   using Weight = uint16_t;
+  using State = TileState<Bfloat16Dots>;
+  static constexpr int64_t kLineBytes = is_int8 ? 32 : 64;
 
   static void load_query(const float* q, float factor, int64_t dim, int64_t padded, uint16_t* to, int64_t stride) {
     const __m512 factors = _mm512_set1_ps(factor);
@@ -60,11 +72,12 @@ struct Bfloat16Dots {
 
   // 2^(score - maximum), exactly 0 for -inf; degree 4, minimax on [-0.5, 0.5]: 3e-6, far below the rounding to
   // bfloat16.
-  PELTON_INLINE Lanes weigh(const float* scores, int64_t begin, int64_t end, float maximum, uint16_t* weights) {
+  PELTON_INLINE Lanes weigh(const float* scores, const SplitGroups& groups, const RowBlock& block, float maximum,
+                            int64_t v_dims, uint16_t* weights) {
     __m512 total = _mm512_setzero_ps();
     const __m512 maxima = _mm512_set1_ps(maximum);
-    for (int64_t i = begin; i < end; i += kLanes) {
-      const __m512 x = _mm512_sub_ps(_mm512_loadu_ps(scores + i), maxima);
+    for (int64_t group = block.begin; group < block.end; ++group) {
+      const __m512 x = _mm512_sub_ps(_mm512_loadu_ps(scores + group * kGroupTokens), maxima);
       const __m512 whole = _mm512_maskz_roundscale_ps(kAll, x, 0);
       const __m512 f = _mm512_maskz_reduce_ps(kAll, x, 0);  // x - whole; 0 where x is infinite
       __m512 p = _mm512_set1_ps(9.5701013e-3f);
@@ -72,10 +85,11 @@ struct Bfloat16Dots {
       p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.4024744e-1f));
       p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.9312179e-1f));
       p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.9999928e-1f));
-      const __m512 weight = _mm512_maskz_scalef_ps(kAll, p, whole);
+      __m512 weight = _mm512_maskz_scalef_ps(kAll, p, whole);
       total = _mm512_add_ps(total, weight);
+      if constexpr (is_int8) weight = _mm512_mul_ps(weight, _mm512_loadu_ps(scales_of(groups.v[group], v_dims)));
       const __m256bh rounded = _mm512_cvtneps_pbh(weight);
-      memcpy(weights + i, &rounded, sizeof rounded);
+      memcpy(weights + group * kGroupTokens, &rounded, sizeof rounded);
     }
     return reinterpret_cast<Lanes>(total);
   }
@@ -96,7 +110,7 @@ struct Bfloat16Dots {
       __m512bh lines[num_groups];
       unrolled(columns, [&](auto i) PELTON_LAMBDA {
         _mm_prefetch(ahead[i] + offset, _MM_HINT_T1);
-        lines[i] = load_line(from[i] + offset);
+        lines[i] = load_line<is_int8>(from[i] + offset);
       });
       unrolled(rows, [&](auto row) PELTON_LAMBDA {
         const __m512bh query = broadcast_pair(queries + 2 * row);
@@ -105,8 +119,11 @@ struct Bfloat16Dots {
       });
       queries += 2 * num_rows;
     }
-    unrolled(rows, [&](auto row) PELTON_LAMBDA {
-      unrolled(columns, [&](auto i) PELTON_LAMBDA {
+    unrolled(columns, [&](auto i) PELTON_LAMBDA {
+      __m512 scales;
+      if constexpr (is_int8) scales = _mm512_loadu_ps(scales_of(from[i], k_dims));
+      unrolled(rows, [&](auto row) PELTON_LAMBDA {
+        if constexpr (is_int8) sums[row][i] = _mm512_mul_ps(sums[row][i], scales);
         _mm512_storeu_ps(scores + row * kScoreStride + i * kGroupTokens, sums[row][i]);
       });
     });
@@ -114,7 +131,7 @@ struct Bfloat16Dots {
 
   using ScoreRows = void (*)(const uint8_t* const* keys, const uint16_t* queries, int64_t k_dims, float* scores);
 
-  static void score(TileState<Bfloat16Dots>& state, const KvLayout& layout, const SplitGroups& groups,
+  static void score(State& state, const KvLayout& layout, const SplitGroups& groups,
                     const RowBlock& block) {
     static constexpr ScoreRows many[] = {score_rows<1, 4>, score_rows<2, 4>, score_rows<3, 4>, score_rows<4, 4>,
                                          score_rows<5, 4>, score_rows<6, 4>, score_rows<7, 2>, score_rows<8, 2>};
@@ -141,15 +158,18 @@ struct Bfloat16Dots {
       unrolled(columns, [&](auto i) PELTON_LAMBDA { sums[row][i] = _mm512_setzero_ps(); });
     });
     weights += block.begin * kGroupTokens;
-    const int64_t line_bytes = v_dims * 4;
+    const int64_t line_bytes = v_dims / 16 * kLineBytes;
     for (int64_t group = block.begin; group < block.end; ++group) {
-      const uint8_t* from = groups.v[group] + column * 4;
-      const uint8_t* ahead = groups.v[group + kGroupsAhead] + column * 4;
+      const uint8_t* from = groups.v[group] + column / 16 * kLineBytes;
+      const int64_t behind = group + kGroupsAhead - block.end;  // the columns that come next begin where these did
+      const bool turns = behind >= 0 && behind < block.end - block.begin && column + 16 * num_columns < v_dims;
+      const uint8_t* ahead = turns ? groups.v[block.begin + behind] + column / 16 * kLineBytes + num_columns * kLineBytes
+                                   : groups.v[group + kGroupsAhead] + column / 16 * kLineBytes;
 #pragma GCC unroll 1
       for (int64_t pair = 0; pair < kGroupTokens / 2; ++pair) {
         unrolled(columns, [&](auto i) PELTON_LAMBDA {
           _mm_prefetch(ahead + i * kLineBytes, _MM_HINT_T1);
-          const __m512bh line = load_line(from + i * kLineBytes);
+          const __m512bh line = load_line<is_int8>(from + i * kLineBytes);
           unrolled(rows, [&](auto row) PELTON_LAMBDA { add_dot(sums[row][i], line, weights + row * kScoreStride); });
         });
         weights += 2;
@@ -166,7 +186,7 @@ struct Bfloat16Dots {
   using SumRows = void (*)(const SplitGroups& groups, const RowBlock& block, int64_t column, int64_t v_dims,
                            const uint16_t* weights, float* to);
 
-  static void sum_values(TileState<Bfloat16Dots>& state, const KvLayout& layout, const SplitGroups& groups,
+  static void sum_values(State& state, const KvLayout& layout, const SplitGroups& groups,
                          const RowBlock& block) {
     static constexpr SumRows four[] = {sum_rows<1, 4>, sum_rows<2, 4>, sum_rows<3, 4>, sum_rows<4, 4>,
                                        sum_rows<5, 4>, sum_rows<6, 4>, sum_rows<7, 4>};
@@ -183,8 +203,16 @@ struct Bfloat16Dots {
 
 }  // namespace
 
-AttentionKernels attention_kernels_avx512(bool is_bfloat16) {
-  return is_bfloat16 ? kernels_of<Bfloat16Dots>() : kernels_of<LanesDots<false>>();
+AttentionKernels attention_kernels_avx512(KvDtype dtype) {
+  switch (dtype) {
+    case KvDtype::Bfloat16:
+      return kernels_of<Bfloat16Dots<false>>();
+    case KvDtype::Int8:
+      return kernels_of<Bfloat16Dots<true>>();
+    case KvDtype::Float32:
+      break;
+  }
+  return lanes_kernels(KvDtype::Float32);
 }
 
 }  // namespace pelton

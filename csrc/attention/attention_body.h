@@ -62,7 +62,7 @@ static void place_tile(TileState<Dots>& state, const Attention& op, void* scratc
   state.last_group = reinterpret_cast<uint8_t*>(next + kTileRows * v_dims);
 }
 
-// Whose rows they are: nothing is merged yet.
+// Whose rows they are; only their sinks are merged yet.
 template <typename Dots>
 static void start_rows(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
                        const AttentionTile& tile) {
@@ -73,8 +73,9 @@ static void start_rows(TileState<Dots>& state, const Attention& op, const Attent
   state.num_rows = num_pairs - first_pair < kTileRows ? num_pairs - first_pair : kTileRows;
   for (int64_t row = 0; row < state.num_rows; ++row) {
     state.positions[row] = step.positions[first_token + (first_pair + row) / group_size];
-    state.maxima[row] = -__builtin_inff();
-    state.totals[row] = 0.0f;
+    const float* sinks = op.sinks != nullptr ? op.sinks + tile.kv_head * group_size : nullptr;
+    state.maxima[row] = sinks != nullptr ? sinks[(first_pair + row) % group_size] * kLog2E : -__builtin_inff();
+    state.totals[row] = sinks != nullptr ? 1.0f : 0.0f;
   }
   memset(state.sums, 0, static_cast<size_t>(state.num_rows * op.layout.v_dims) * sizeof(float));
   state.first_position = state.positions[0];
@@ -102,15 +103,20 @@ static void load_queries(TileState<Dots>& state, const Attention& op, const Atte
 // Copies a group of values whose tokens from `num_tokens` on were not written: they could be anything, nan included.
 static void copy_values(const KvLayout& layout, const uint8_t* from, int64_t num_tokens, uint8_t* to) {
   memset(to, 0, static_cast<size_t>(layout.v_group_bytes()));
-  if (!layout.is_bfloat16) {
+  if (layout.dtype == KvDtype::Float32) {
     memcpy(to, from, static_cast<size_t>(num_tokens * layout.v_dims) * sizeof(float));
     return;
   }
-  memcpy(to, from, static_cast<size_t>(num_tokens / 2 * layout.v_dims) * 4);
-  if (num_tokens % 2 == 0) return;
-  const auto* pairs = reinterpret_cast<const uint32_t*>(from) + num_tokens / 2 * layout.v_dims;
-  auto* kept = reinterpret_cast<uint32_t*>(to) + num_tokens / 2 * layout.v_dims;
-  for (int64_t i = 0; i < layout.v_dims; ++i) kept[i] = pairs[i] & 0xffffu;
+  const int64_t element_bytes = layout.element_bytes(), row_bytes = layout.v_dims * 2 * element_bytes;
+  memcpy(to, from, static_cast<size_t>(num_tokens / 2 * row_bytes));
+  if (num_tokens % 2 != 0) {
+    const int64_t begin = num_tokens / 2 * row_bytes;
+    for (int64_t i = begin; i < begin + row_bytes; i += 2 * element_bytes) {
+      memcpy(to + i, from + i, static_cast<size_t>(element_bytes));
+    }
+  }
+  const int64_t scales = layout.v_group_bytes() - layout.scale_bytes();
+  if (layout.scale_bytes() > 0) memcpy(to + scales, from + scales, static_cast<size_t>(num_tokens) * sizeof(float));
 }
 
 // Groups of the split that begins at `first_token` which tokens at positions from `first` to `last` see.
@@ -152,13 +158,13 @@ static void find_groups(SplitGroups& groups, const TileState<Dots>& state, const
 
 // Turns a row's scores into weights 2^(s - max), and keeps their maximum and sum.
 template <typename Dots>
-static void weigh_row(TileState<Dots>& state, const Attention& op, int64_t first_token, const RowBlock& block,
+static void weigh_row(TileState<Dots>& state, const Attention& op, const SplitGroups& groups, const RowBlock& block,
                       int64_t row_in_block) {
   const int64_t row = block.first + row_in_block;
   float* scores = state.scores + row_in_block * kScoreStride;
   const int64_t begin = block.begin * kGroupTokens, end = block.end * kGroupTokens;
-  const int64_t last = state.positions[row] - first_token;
-  const int64_t first = state.positions[row] - op.window + 1 - first_token;
+  const int64_t last = state.positions[row] - groups.first_token;
+  const int64_t first = state.positions[row] - op.window + 1 - groups.first_token;
   const float minus_infinity = -__builtin_inff();
   if (op.softcap > 0.0f) {
     for (int64_t i = begin; i < end; i += kLanes) {
@@ -176,7 +182,7 @@ static void weigh_row(TileState<Dots>& state, const Attention& op, int64_t first
   Lanes largest = lanes_of(minus_infinity);
   for (int64_t i = begin; i < end; i += kLanes) largest = larger(largest, load_lanes(scores + i));
   const float maximum = max_lanes(largest);
-  const Lanes total = Dots::weigh(scores, begin, end, maximum > minus_infinity ? maximum : 0.0f,
+  const Lanes total = Dots::weigh(scores, groups, block, maximum > minus_infinity ? maximum : 0.0f, op.layout.v_dims,
                                   state.weights + row_in_block * kScoreStride);
   state.split_maxima[row] = maximum;
   state.split_totals[row] = sum_lanes(total);
@@ -230,7 +236,7 @@ static void compute_split(TileState<Dots>& state, const Attention& op, const Att
     clip_groups(op, groups.first_token, state.positions[first], state.positions[last], block.begin, block.end);
     if (block.begin < block.end) {
       Dots::score(state, op.layout, groups, block);
-      for (int64_t row = 0; row < block.num_rows; ++row) weigh_row(state, op, groups.first_token, block, row);
+      for (int64_t row = 0; row < block.num_rows; ++row) weigh_row(state, op, groups, block, row);
       Dots::sum_values(state, op.layout, groups, block);
     } else {
       for (int64_t row = first; row <= last; ++row) state.split_maxima[row] = -__builtin_inff();

@@ -6,15 +6,22 @@
 
 namespace pelton {
 
-// Key pair i of 16 tokens, as floats: `even` is dimension 2 i, `odd` dimension 2 i + 1.
-template <bool is_bfloat16>
+typedef int16_t ShortLanes __attribute__((vector_size(32)));
+
+// Pair i of 16 tokens' keys (row_floats = 16), or of 16 value dimensions, as floats: `even` is the first of the two.
+template <KvDtype dtype>
 PELTON_INLINE void load_pair(const uint8_t* from, int64_t pair, int64_t row_floats, Lanes& even, Lanes& odd) {
-  if constexpr (is_bfloat16) {
+  if constexpr (dtype == KvDtype::Bfloat16) {
     LanesUInt bits;
     memcpy(&bits, from + pair * row_floats * 4, sizeof bits);
     const LanesUInt low = bits << 16, high = bits & 0xffff0000u;
     memcpy(&even, &low, sizeof even);
     memcpy(&odd, &high, sizeof odd);
+  } else if constexpr (dtype == KvDtype::Int8) {
+    ShortLanes both;
+    memcpy(&both, from + pair * row_floats * 2, sizeof both);
+    even = __builtin_convertvector((both << 8) >> 8, Lanes);
+    odd = __builtin_convertvector(both >> 8, Lanes);
   } else {
     even = load_lanes(reinterpret_cast<const float*>(from) + 2 * pair * row_floats);
     odd = load_lanes(reinterpret_cast<const float*>(from) + (2 * pair + 1) * row_floats);
@@ -23,7 +30,7 @@ PELTON_INLINE void load_pair(const uint8_t* from, int64_t pair, int64_t row_floa
 
 namespace {  // each instruction set has its own: the linker must not merge them
 
-template <bool is_bfloat16>
+template <KvDtype dtype>
 struct LanesDots {
   using Query = float;
   using Weight = float;
@@ -33,13 +40,15 @@ struct LanesDots {
     for (int64_t i = 0; i < padded; ++i) to[i / 2 * stride + i % 2] = i < dim ? q[i] * factor : 0.0f;
   }
 
-  PELTON_INLINE Lanes weigh(const float* scores, int64_t begin, int64_t end, float maximum, float* weights) {
+  PELTON_INLINE Lanes weigh(const float* scores, const SplitGroups& groups, const RowBlock& block, float maximum,
+                            int64_t v_dims, float* weights) {
     Lanes total{};
-    for (int64_t i = begin; i < end; i += kLanes) {
-      const Lanes below = load_lanes(scores + i) - maximum;
-      const Lanes weight = below < -126.0f ? Lanes{} : exp2_lanes(below);
+    for (int64_t group = block.begin; group < block.end; ++group) {
+      const Lanes below = load_lanes(scores + group * kGroupTokens) - maximum;
+      Lanes weight = below < -126.0f ? Lanes{} : exp2_lanes(below);
       total += weight;
-      store_lanes(weights + i, weight);
+      if constexpr (dtype == KvDtype::Int8) weight *= load_lanes(scales_of(groups.v[group], v_dims));
+      store_lanes(weights + group * kGroupTokens, weight);
     }
     return total;
   }
@@ -50,13 +59,16 @@ struct LanesDots {
     Lanes sums[num_rows] = {};
     for (int64_t pair = 0; pair < k_dims / 2; ++pair) {
       Lanes even, odd;
-      load_pair<is_bfloat16>(keys, pair, kGroupTokens, even, odd);
+      load_pair<dtype>(keys, pair, kGroupTokens, even, odd);
       for (int row = 0; row < num_rows; ++row) {
         sums[row] += even * queries[pair * stride + 2 * row];
         sums[row] += odd * queries[pair * stride + 2 * row + 1];
       }
     }
-    for (int row = 0; row < num_rows; ++row) store_lanes(scores + row * kScoreStride, sums[row]);
+    for (int row = 0; row < num_rows; ++row) {
+      if constexpr (dtype == KvDtype::Int8) sums[row] *= load_lanes(scales_of(keys, k_dims));
+      store_lanes(scores + row * kScoreStride, sums[row]);
+    }
   }
 
   static void score(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups,
@@ -83,12 +95,12 @@ struct LanesDots {
   PELTON_INLINE void sum_rows(const SplitGroups& groups, const RowBlock& block, int64_t column, int64_t v_dims,
                               const float* weights, float* sums_out) {
     Lanes sums[num_rows] = {};
-    const int64_t column_bytes = column * 4;
+    const int64_t column_bytes = column * 2 * element_bytes_of(dtype == KvDtype::Float32 ? KvDtype::Bfloat16 : dtype);
     for (int64_t group = block.begin; group < block.end; ++group) {
       const float* group_weights = weights + group * kGroupTokens;
       for (int64_t pair = 0; pair < kGroupTokens / 2; ++pair) {
         Lanes even, odd;
-        load_pair<is_bfloat16>(groups.v[group] + column_bytes, pair, v_dims, even, odd);
+        load_pair<dtype>(groups.v[group] + column_bytes, pair, v_dims, even, odd);
         for (int row = 0; row < num_rows; ++row) {
           sums[row] += even * group_weights[row * kScoreStride + 2 * pair];
           sums[row] += odd * group_weights[row * kScoreStride + 2 * pair + 1];
@@ -115,6 +127,18 @@ struct LanesDots {
     }
   }
 };
+
+inline AttentionKernels lanes_kernels(KvDtype dtype) {
+  switch (dtype) {
+    case KvDtype::Bfloat16:
+      return kernels_of<LanesDots<KvDtype::Bfloat16>>();
+    case KvDtype::Int8:
+      return kernels_of<LanesDots<KvDtype::Int8>>();
+    case KvDtype::Float32:
+      break;
+  }
+  return kernels_of<LanesDots<KvDtype::Float32>>();
+}
 
 }  // namespace
 }  // namespace pelton

@@ -130,7 +130,7 @@ class AttentionOp final : public Op {
   static constexpr int64_t kTilesPerWorker = 2;
 
   AttentionOp(const Attention& task, float* partials)
-      : task_(task), kernels_(attention_kernels(task.layout)), partials_(partials) {}
+      : task_(task), kernels_(attention_kernels(task.layout.dtype)), partials_(partials) {}
   void execute(const Step& step, Worker& worker) const override;
 
  private:

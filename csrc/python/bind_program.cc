@@ -103,9 +103,11 @@ void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, Vie
 }
 
 void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, int64_t num_heads,
-                   int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap) {
+                   int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap,
+                   std::optional<VectorHandle> sinks) {
   const int64_t seen = window.value_or(std::numeric_limits<int32_t>::max());
-  const Attention task{rows_of(program, q), rows_of(program, y), num_heads, k_dim, v_dim, scale, seen, softcap, layout};
+  const Attention task{rows_of(program, q), rows_of(program, y), num_heads,      k_dim, v_dim, scale, seen,
+                       softcap,             data_of(sinks),      layout};
   program.add_op(std::make_unique<AttentionOp>(task, reinterpret_cast<float*>(program.buffer(partials))));
 }
 
@@ -250,11 +252,11 @@ void bind_other_ops(nb::class_<Program>& c) {
       .def("add_kv_write",
            [](Program& p, const KvLayout& layout, View k, View v, int64_t k_dim, int64_t v_dim) {
              p.add_op(std::make_unique<KvWriteOp>(KvWrite{rows_of(p, k), rows_of(p, v), k_dim, v_dim, layout},
-                                                  kv_write_kernel()));
+                                                  kv_write_kernel(layout.dtype)));
            })
       .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("partials"),
            nb::arg("num_heads"), nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(),
-           nb::arg("softcap"));
+           nb::arg("softcap"), nb::arg("sinks").none());
 }
 
 void pack_strips_of(Program& program, const MatrixHandle& handle, const Matrix<uint8_t>& rows,
@@ -340,12 +342,16 @@ void bind_program(nb::module_& m) {
   nb::class_<MatrixHandle>(m, "Matrix");
   nb::class_<VectorHandle>(m, "Vector");
   nb::class_<RotaryHandle>(m, "RotaryTable");
+  nb::enum_<KvDtype>(m, "KvDtype")
+      .value("bfloat16", KvDtype::Bfloat16)
+      .value("float32", KvDtype::Float32)
+      .value("int8", KvDtype::Int8);
   nb::class_<KvLayout>(m, "KvLayout")
       .def("__init__",
-           [](KvLayout* self, int64_t block_size, int64_t num_kv_heads, int64_t k_dim, int64_t v_dim, bool is_bfloat16,
+           [](KvLayout* self, int64_t block_size, int64_t num_kv_heads, int64_t k_dim, int64_t v_dim, KvDtype dtype,
               int64_t layer_offset_bytes) {
-             new (self) KvLayout{block_size,         num_kv_heads, padded_dims(k_dim), padded_dims(v_dim),
-                                 is_bfloat16, layer_offset_bytes};
+             new (self) KvLayout{block_size, num_kv_heads,      padded_dims(k_dim), padded_dims(v_dim),
+                                 dtype,      layer_offset_bytes};
            })
       .def_prop_ro("layer_bytes", &KvLayout::layer_bytes);
   nb::class_<Program> program(m, "Program");

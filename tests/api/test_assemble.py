@@ -84,6 +84,11 @@ async def closing(parts: EngineParts) -> AsyncIterator[EngineParts]:
     [
         ({}, 1024, 4),  # 4 layers, keys and values, 2 heads of 16 padded to 32, in bfloat16
         ({"exact": True}, 2048, 4),
+        ({"kv_cache_dtype": "float32"}, 2048, 4),
+        ({"kv_cache_dtype": "int8"}, 4 * 2 * 2 * (32 + 4), 4),  # a scale for each token and head
+        ({"kv_cache_dtype": "int8", "exact": True}, 4 * 2 * 2 * (32 + 4), 4),
+        ({"kv_cache_dtype": "bfloat16", "exact": True}, 1024, 4),
+        ({"kv_cache_dtype": "int8", "backend": "reference"}, 1024, 4),  # rounded, and kept as floats
         ({"backend": "reference"}, 1024, 4),  # heads are as they are
         ({"backend": "reference", "dtype": "float64"}, 2048, 8),
     ],

@@ -48,6 +48,7 @@ def test_what_is_asked_is_never_replaced():
         "max_prefill_chunk": 7,
         "backend": "reference",
         "num_threads": 1,
+        "kv_cache_dtype": "int8",
     }
     config, decisions = decide(**wanted)
     assert set(decisions) == {"num_blocks"}
@@ -80,6 +81,19 @@ def test_wide_activations_depend_on_the_width_of_the_model(hidden_size: int, wid
         config, decisions = resolve(ask(wide_activations=asked), model, MACHINE)
         assert config.model.wide_activations == asked
         assert "wide_activations" not in {d.field for d in decisions}
+
+
+@pytest.mark.parametrize(
+    ("asked", "dtype"),
+    [({}, "bfloat16"), ({"exact": True}, "float32"), ({"backend": "reference"}, "float32")],
+)
+def test_keys_and_values_take_half_the_memory_unless_they_stay_as_they_are(asked: dict[str, object], dtype: str):
+    config, decisions = decide(**asked)
+    assert config.cache.kv_cache_dtype == dtype
+    assert decisions["kv_cache_dtype"].value == dtype
+    config, decisions = decide(**asked, kv_cache_dtype="int8")
+    assert config.cache.kv_cache_dtype == "int8"
+    assert "kv_cache_dtype" not in decisions
 
 
 def test_more_cores_run_more_requests():

@@ -49,6 +49,7 @@ from pelton.tokenization.chat_template import TemplateWorker
 
 ENGINE_COMMAND = (sys.executable, "-m", "pelton.api.engine_main")
 KV_LANES = 32  # the native attention kernel pads a head to whole lanes of this many numbers
+KV_SCALE_BYTES = 4  # of an int8 cache, for each token and head
 
 Report = Callable[[str, float], None]
 
@@ -111,9 +112,7 @@ def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
     """The sizes that configuration needs."""
     spec = checkpoint.spec
     is_reference = asked.get("backend") == "reference"
-    head_dim = spec.head_dim if is_reference else -(-spec.head_dim // KV_LANES) * KV_LANES
     float_bytes = 8 if is_reference and asked.get("dtype") == "float64" else 4
-    bytes_per_number = float_bytes if is_reference or asked.get("exact") else 2
     weight_bytes = checkpoint.weight_bytes
     if is_reference:
         weight_bytes = float_bytes * sum(math.prod(info.shape) for info in checkpoint.tensors.values())
@@ -125,8 +124,22 @@ def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
         num_layers=spec.num_layers,
         weight_bytes=weight_bytes,
         weight_dtype=spec.weight_dtype,
-        kv_bytes_per_token=2 * spec.num_layers * spec.num_kv_heads * head_dim * bytes_per_number,
+        kv_bytes_per_token=2
+        * spec.num_layers
+        * spec.num_kv_heads
+        * compute_head_bytes(spec.head_dim, asked, float_bytes),
     )
+
+
+def compute_head_bytes(head_dim: int, asked: UserConfig, float_bytes: int) -> int:
+    """Bytes of the keys or the values of one token and head in the cache."""
+    if asked.get("backend") == "reference":
+        return head_dim * float_bytes  # rounded numbers are kept as floats
+    padded = -(-head_dim // KV_LANES) * KV_LANES
+    kv_dtype = asked.get("kv_cache_dtype")
+    if kv_dtype == "int8":
+        return padded + KV_SCALE_BYTES
+    return padded * (4 if kv_dtype == "float32" or (kv_dtype != "bfloat16" and asked.get("exact")) else 2)
 
 
 def make_backend(name: str, dtype: str = "float32") -> Backend:
@@ -157,6 +170,7 @@ def make_limits(config: EngineConfig) -> Limits:
         max_num_logprobs=config.server.max_logprobs,
         wide_activations=config.model.wide_activations,
         exact=config.model.exact,
+        kv_dtype=config.cache.kv_cache_dtype,
     )
 
 
@@ -199,7 +213,9 @@ def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: i
     return EngineLoop(scheduler, runner)
 
 
-def make_logits_reader(opened: Opened, backend: str, *, window: int, chunk: int) -> LogitsReader:
+def make_logits_reader(
+    opened: Opened, backend: str, *, window: int, chunk: int, kv_dtype: str = "auto"
+) -> LogitsReader:
     """A function from the token ids of one text (at most `window`) to their logits, in pieces of `chunk` rows."""
     config, block_size = opened.config, opened.config.cache.block_size
     num_blocks = -(-window // block_size)
@@ -212,6 +228,7 @@ def make_logits_reader(opened: Opened, backend: str, *, window: int, chunk: int)
         num_threads=config.runner.num_threads,
         wide_activations=config.model.wide_activations,
         exact=config.model.exact,
+        kv_dtype=kv_dtype,
     )
     executable = load_model(opened.checkpoint, make_backend(backend), limits, window).executable
     pool = KvPool(num_blocks, executable.kv_bytes_per_block)

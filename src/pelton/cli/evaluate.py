@@ -30,7 +30,7 @@ def evaluate() -> None:
 
 
 @evaluate.command()
-@config_options("model", "runner")
+@config_options("model", "runner", "cache")
 @click.option(
     "--positions", default=4000, type=click.IntRange(min=1), show_default=True, help="Token positions of each text."
 )
@@ -62,7 +62,9 @@ def fidelity(
     prefix = tokenizer.encode("")
     samples = [(text, text.encode(tokenizer, positions)) for text in texts]
     with ExitStack() as stack:
-        actual = {"pelton": make_logits_reader(opened, opened.config.runner.backend, window=window, chunk=CHUNK)}
+        backend, kv_dtype = opened.config.runner.backend, opened.config.cache.kv_cache_dtype
+        own = make_logits_reader(opened, backend, window=window, chunk=CHUNK, kv_dtype=kv_dtype)
+        actual = {"pelton": own}
         told = {"pelton": describe_own(opened)}
         if against is not None:
             reader, facts = stack.enter_context(open_peer_reader(opened, against, window=window, chunk=CHUNK, **peer))
@@ -88,4 +90,5 @@ def describe_own(opened: Opened) -> dict[str, Any]:
         "backend": config.runner.backend,
         "wide_activations": config.model.wide_activations,
         "exact": config.model.exact,
+        "kv_cache_dtype": config.cache.kv_cache_dtype,
     }

@@ -102,6 +102,15 @@ def block_size(draft: Draft) -> Decision | None:
     return Decision("block_size", 32, "the attention kernels read keys 32 at a time")
 
 
+def kv_cache_dtype(draft: Draft) -> Decision | None:
+    """Half the size of the numbers that were computed, unless they are to be kept as they are."""
+    if not draft.is_open("kv_cache_dtype"):
+        return None
+    if draft.value("backend") == "reference" or draft.value("exact"):
+        return Decision("kv_cache_dtype", "float32", "keys and values stay as they were computed")
+    return Decision("kv_cache_dtype", "bfloat16", "half the memory of float32, and what the kernels multiply")
+
+
 def max_num_requests(draft: Draft) -> Decision | None:
     """More requests share the reading of the weights, until arithmetic is the limit."""
     if not draft.is_open("max_num_requests"):
@@ -154,6 +163,7 @@ RULES: Final[tuple[Rule, ...]] = (
     wide_activations,
     num_threads,
     block_size,
+    kv_cache_dtype,
     max_num_requests,
     max_num_batched_tokens,
     max_prefill_chunk,

@@ -26,7 +26,11 @@ class ModelConfig:
         "auto", "Sampling defaults: the model's own, or neutral ones.", choices=("auto", "neutral")
     )
     dtype: str = knob("auto", "Arithmetic between ops.", choices=("float32", "float64"), auto=True)
-    exact: bool = knob(False, "Keep activations, keys and values in float32: slower, within rounding of the reference.")
+    exact: bool = knob(
+        False,
+        "Keep activations in float32, keys and values too unless a dtype is asked for: slower, within rounding of the "
+        "reference.",
+    )
     wide_activations: str = knob(
         "none",
         "Linears with quantized weights that take activations of 16 bits, in two 8-bit terms, in place of 8.",
@@ -46,6 +50,12 @@ class CacheConfig:
     block_size: int = knob(0, "Tokens held by one KV block.", unit="tokens", choices=(8, 16, 32, 64, 128), auto=True)
     kv_cache_memory_bytes: int = knob(
         0, "Memory for keys and values.", unit="bytes", minimum=1, maximum=2**50, auto=True
+    )
+    kv_cache_dtype: str = knob(
+        "auto",
+        "How keys and values are stored; int8 has a scale for each token and head and takes half of bfloat16's memory.",
+        choices=("bfloat16", "float32", "int8"),
+        auto=True,
     )
     num_blocks: int = knob(0, "KV blocks in the pool.", is_derived=True, auto=True)
 

@@ -13,7 +13,7 @@ from pelton.backends.cpu import CpuBackend, get_detected_isa, get_isa, set_isa
 from pelton.backends.executable import Executable, Limits
 from pelton.backends.reference import ReferenceBackend
 from pelton.errors import BackendError, InternalError
-from pelton.plan import Plan, Recorder, WeightRef, ops
+from pelton.plan import Plan
 
 pytestmark = pytest.mark.cpu
 
@@ -101,51 +101,6 @@ def test_a_row_has_the_same_bits_however_it_is_computed(name: str, exact: bool, 
         tables = [[100, 101, 102, 103], *([r * 3, r * 3 + 1, r * 3 + 2] for r in range(31))]
         inputs = step(batch, block_tables=tables, limits=limits)
         assert np.array_equal(two_threads.run(inputs, want_logits=True).logits_SV[0], whole[row])
-
-
-def attention_plan(num_heads: int, num_kv_heads: int, head_dim: int, window: int | None) -> tuple[Plan, dict]:
-    """Attention over rows of a table, shown as logits."""
-    rng = np.random.default_rng(0)
-    sizes = {"q": num_heads * head_dim, "k": num_kv_heads * head_dim, "v": num_kv_heads * head_dim}
-    arrays = {name: rng.normal(size=(50, size)).astype(np.float32) for name, size in sizes.items()}
-    p = Recorder()
-    q, k, v = (ops.embedding(p, p.token_ids, WeightRef(name, (50, size))) for name, size in sizes.items())
-    q, k, v = ops.heads(p, q, num_heads), ops.heads(p, k, num_kv_heads), ops.heads(p, v, num_kv_heads)
-    y = ops.attention(p, q, k, v, 0, scale=head_dim**-0.5, window=window)
-    return p.plan(ops.select_rows(p, y)), arrays
-
-
-@pytest.mark.parametrize("exact", [False, True])
-@pytest.mark.parametrize(
-    ("num_heads", "num_kv_heads", "head_dim", "window"),
-    [(7, 1, 64, None), (4, 4, 33, None), (14, 2, 64, 100), (3, 1, 128, 520), (71, 1, 5, None), (4, 1, 256, 17)],
-)
-def test_attention_over_long_contexts(num_heads, num_kv_heads, head_dim, window, exact, isa) -> None:
-    """Contexts beyond one split of 512 tokens, odd head sizes, groups larger than a tile; chunks give the same bits."""
-    plan, arrays = attention_plan(num_heads, num_kv_heads, head_dim, window)
-    tiny = TinyPlan(plan, arrays)
-    limits = Limits(
-        max_num_batched_tokens=640,
-        max_num_requests=2,
-        max_num_logits_rows=640,
-        block_size=32,
-        max_blocks_per_request=20,
-        num_threads=2,
-        exact=exact,
-    )
-    ids = np.random.default_rng(1).integers(0, 50, 620).tolist()
-    inputs = step([(ids, 0)], limits=limits)
-    expected = program(ReferenceBackend("float32"), plan, tiny.weights, limits).run(inputs, want_logits=True).logits_SV
-    executable = native(tiny, limits)
-    actual = executable.run(inputs, want_logits=True).logits_SV
-    assert np.abs(actual - expected).max() <= (1e-5 if exact else 2e-2)
-    blocks = np.random.default_rng(2).permutation(20).tolist()
-    small_blocks = native(tiny, replace(limits, block_size=16, max_blocks_per_request=39), num_blocks=39)
-    assert np.array_equal(in_chunks(executable, ids, 310, limits, blocks), actual)
-    last = step([(ids[-1:], len(ids) - 1)], block_tables=[blocks], limits=limits)
-    assert np.array_equal(executable.run(last, want_logits=True).logits_SV, actual[-1:]), "splits on two threads"
-    small = step([(ids, 0)], limits=replace(limits, block_size=16, max_blocks_per_request=39))
-    assert np.array_equal(small_blocks.run(small, want_logits=True).logits_SV, actual)
 
 
 def test_steps_that_do_not_fit_are_refused_before_anything_is_computed() -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pelton.backends.reference.kv_cache import KVCache, LayerShape
+from pelton.backends.reference.kv_cache import KVCache, LayerShape, round_to_bfloat16, round_to_int8
 
 pytestmark = pytest.mark.unit
 
@@ -52,3 +52,38 @@ def test_tokens_without_a_block_are_caught():
         cache.write(0, table, np.array([4], np.int32), np.zeros((1, 2, 3)), np.zeros((1, 2, 3)))
     with pytest.raises(AssertionError, match="lacks a block"):
         cache.read(0, table, np.array([0, 4], np.int32))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_int8_keeps_half_a_step_of_each_head(dtype):
+    """Within 1/254 of the largest of the head, which is exact; zeros stay zeros; not finite becomes nan."""
+    x_NKD = np.random.default_rng(0).normal(size=(40, 3, 9)).astype(dtype)
+    x_NKD[7, 1] = 0
+    rounded = round_to_int8(x_NKD)
+    assert rounded.dtype == dtype
+    step_NK1 = np.abs(x_NKD).max(-1, keepdims=True) / 127
+    assert (np.abs(rounded - x_NKD) <= 0.5001 * step_NK1).all()
+    assert (rounded[7, 1] == 0).all()
+    np.testing.assert_allclose(np.abs(rounded).max(-1), np.abs(x_NKD).max(-1), rtol=1e-6)
+    x_NKD[3, 2, 5], x_NKD[4, 0, 0] = np.inf, np.nan
+    again = round_to_int8(x_NKD)
+    assert np.isnan(again[3, 2]).all()
+    assert np.isnan(again[4, 0]).all()
+    np.testing.assert_array_equal(again[:3], rounded[:3])
+
+
+def test_bfloat16_rounds_to_nearest_even():
+    x = np.array([1.0, 1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -(1 + 2**-9), np.nan, np.inf], np.float32)
+    expected = np.array([1.0, 1.0, 1 + 2**-6, 1 + 2**-7, -1.0, np.nan, np.inf], np.float32)
+    np.testing.assert_array_equal(round_to_bfloat16(x), expected)
+
+
+def test_what_is_read_was_rounded():
+    cache = KVCache((LayerShape(0, 1, 2, 2),), 4, np.dtype(np.float32), "int8")
+    cache.bind(np.zeros(cache.bytes_per_block, np.uint8), 1)
+    x_NKD = np.array([[[1.0, 0.3]]], np.float32)
+    table, positions = np.array([0], np.int32), np.array([0], np.int32)
+    cache.write(0, table, positions, x_NKD, 2 * x_NKD)
+    k, v = cache.read(0, table, positions)
+    np.testing.assert_allclose(k, [[[1.0, 38 / 127]]], rtol=1e-6)
+    np.testing.assert_allclose(v, [[[2.0, 76 / 127]]], rtol=1e-6)

@@ -18,6 +18,11 @@ class ActivationKind(Enum):
     BFloat16 = 2
     Float32 = 3
 
+class KvDtype(Enum):
+    bfloat16 = 0
+    float32 = 1
+    int8 = 2
+
 @final
 class Matrix: ...
 
@@ -30,7 +35,7 @@ class RotaryTable: ...
 @final
 class KvLayout:
     def __init__(
-        self, block_size: int, num_kv_heads: int, k_dim: int, v_dim: int, is_bfloat16: bool, layer_offset_bytes: int, /
+        self, block_size: int, num_kv_heads: int, k_dim: int, v_dim: int, dtype: KvDtype, layer_offset_bytes: int, /
     ) -> None: ...
     @property
     def layer_bytes(self) -> int: ...
@@ -119,6 +124,7 @@ class Program:
         scale: float,
         window: int | None,
         softcap: float,
+        sinks: Vector | None,
     ) -> None: ...
     def start_profile(self) -> None: ...
     def op_ns(self) -> list[int]: ...

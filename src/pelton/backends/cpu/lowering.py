@@ -15,6 +15,7 @@ from math import prod
 from typing import Any
 
 from pelton.backends.cpu import _native
+from pelton.backends.cpu.attention_lowering import lower_attention
 from pelton.backends.cpu.buffer_plan import Buffer, NativeOp, Sharing, View
 from pelton.backends.cpu.weights import WeightStore
 from pelton.backends.executable import Limits
@@ -325,36 +326,19 @@ class Lowering:
         return self._quantized[key]
 
     def _attention(self, node: Node) -> None:
-        q_value, k_value, v_value = node.inputs
-        layer, window, softcap = (node.attribute(name) for name in ("layer", "window", "softcap"))
+        layer = node.attribute("layer")
         if layer in self._cached_layers:
             raise BackendError(f"cpu: two attentions use the cache of layer {layer}; each needs its own.")
         self._cached_layers.add(int(str(layer)))
-        num_heads, (num_kv_heads, k_dim) = int(q_value.shape[1]), map(int, k_value.shape[1:])
-        v_dim, is_bfloat16 = int(v_value.shape[2]), not self._limits.exact
-        layout = _native.KvLayout(self._limits.block_size, num_kv_heads, k_dim, v_dim, is_bfloat16, self.kv_block_bytes)
-        self.kv_block_bytes += layout.layer_bytes
-        self.scratch_bytes = max(self.scratch_bytes, _native.attention_scratch_bytes(k_dim, v_dim))
         q, k, v, y = *(self._view(value) for value in node.inputs), self._new_view(node.outputs[0])
-        dtype = "bfloat16" if is_bfloat16 else "float32"
-        self._note("attention", f"{_native.isa()} {dtype} cache", "queries of one kv head share cache lines")
-        self.ops.append(
-            NativeOp(
-                "T",
-                "T",
-                (k.buffer, v.buffer),
-                lambda p, at, _: p.add_kv_write(layout, at(k), at(v), k_dim, v_dim),
-                "kv_write",
-            )
+        lowered = lower_attention(
+            node, q, k, v, y, store=self._store, limits=self._limits, layer_offset_bytes=self.kv_block_bytes
         )
-        scale, max_context = node.attribute("scale"), self._limits.block_size * self._limits.max_blocks_per_request
-        partials = Buffer(_native.attention_partial_bytes(v_dim, max_context, self._limits.num_threads))
-
-        def emit(p: Any, at: Any, at_buffer: Any) -> None:
-            sizes = (num_heads, k_dim, v_dim)
-            p.add_attention(layout, at(q), at(y), at_buffer(partials), *sizes, scale, window, softcap or 0.0)
-
-        self.ops.append(NativeOp("any", "any", (q.buffer, y.buffer, partials), emit))
+        self.kv_block_bytes += lowered.layer_bytes
+        self.scratch_bytes = max(self.scratch_bytes, lowered.scratch_bytes)
+        kernel = f"{_native.isa()} {lowered.kv_dtype} cache"
+        self._note("attention", kernel, "queries of one kv head share cache lines")
+        self.ops.extend(lowered.ops)
 
 
 LOWERED: Mapping[str, Callable[[Lowering, Node], None]] = {

@@ -34,6 +34,7 @@ def attention(
     q_THD: Array,
     k_TKD: Array,
     v_TKD: Array,
+    sinks_H: Array | None,
     *,
     layer: int,
     scale: float,
@@ -57,7 +58,8 @@ def attention(
         for head in range(num_kv_heads):
             q_NGD = q_THD[tokens, head * group : (head + 1) * group]
             scores_NGC = q_NGD @ k_CKD[:, head].T * scale
-            y_NGD = attend(scores_NGC, v_CKD[:, head], visible(positions_N, seen_C, window), softcap)
+            sinks_G = None if sinks_H is None else sinks_H[head * group : (head + 1) * group]
+            y_NGD = attend(scores_NGC, v_CKD[:, head], visible(positions_N, seen_C, window), softcap, sinks_G)
             y_THD[tokens, head * group : (head + 1) * group] = y_NGD
     return y_THD.reshape(len(q_THD), -1)
 
@@ -73,11 +75,18 @@ def attend(
     v_CD: Array,
     visible_N1C: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
     softcap: float | None,
+    sinks_G: Array | None = None,
 ) -> Array:
-    """softmax(scores, where visible) @ v, with scores capped first."""
+    """softmax(scores, where visible, and the sink) @ v, with scores capped first; a sink has no value."""
     if softcap is not None:
         scores_NGC = softcap * np.tanh(scores_NGC / softcap)
     masked_NGC = np.where(visible_N1C, scores_NGC, -np.inf)
-    weights_NGC = np.exp(masked_NGC - masked_NGC.max(axis=-1, keepdims=True))
-    y_NGD: Array = (weights_NGC / weights_NGC.sum(axis=-1, keepdims=True)).astype(v_CD.dtype) @ v_CD
+    largest_NG1 = masked_NGC.max(axis=-1, keepdims=True)
+    if sinks_G is not None:
+        largest_NG1 = np.maximum(largest_NG1, sinks_G[:, None])
+    weights_NGC = np.exp(masked_NGC - largest_NG1)
+    total_NG1 = weights_NGC.sum(axis=-1, keepdims=True)
+    if sinks_G is not None:
+        total_NG1 = total_NG1 + np.exp(sinks_G[:, None] - largest_NG1)
+    y_NGD: Array = (weights_NGC / total_NG1).astype(v_CD.dtype) @ v_CD
     return y_NGD

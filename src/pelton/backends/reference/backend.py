@@ -17,7 +17,7 @@ from pelton.backends.reference import elementwise, linear, norm, rotary, shape
 from pelton.backends.reference.array import Array
 from pelton.backends.reference.attention import StepContext, attention, select_rows
 from pelton.backends.reference.dense import DenseWeights
-from pelton.backends.reference.kv_cache import KVCache, cached_layers
+from pelton.backends.reference.kv_cache import ROUNDING, KVCache, cached_layers
 from pelton.backends.reference.sampling import sample
 from pelton.backends.reference.step_check import check_step
 from pelton.checkpoint.weight import Weight
@@ -68,6 +68,11 @@ class ReferenceBackend(Backend):
                 raise BackendError(f"reference: the plan reads weight {name!r}, which is not among those loaded.")
             if weights[name].shape != ref.shape:
                 raise BackendError(f"reference: weight {name!r} has shape {weights[name].shape}, the plan says {ref}.")
+        if limits.kv_dtype not in ROUNDING:
+            raise BackendError(
+                f"reference: keys and values cannot be stored as {limits.kv_dtype!r}. "
+                f"{nearest(limits.kv_dtype, ROUNDING)}"
+            )
         return ReferenceExecutable(plan, DenseWeights(weights, self.dtype), limits)
 
 
@@ -79,7 +84,7 @@ class ReferenceExecutable(Executable):
         self._plan = plan
         self._weights = weights
         self._limits = limits
-        self._cache = KVCache(cached_layers(plan), limits.block_size, weights.dtype)
+        self._cache = KVCache(cached_layers(plan), limits.block_size, weights.dtype, limits.kv_dtype)
         self._num_blocks = 0
         self._last_use = {value.id: i for i, node in enumerate(plan.nodes) for value in node.inputs}
 

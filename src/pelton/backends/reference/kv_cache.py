@@ -1,11 +1,14 @@
 """Keys and values of all layers in blocks: per layer two arrays [num_blocks, block_size, K, D] in one memory.
 
+Where a smaller dtype is asked for, numbers are rounded to what it can hold when they are written, and kept as floats.
+
 A token at position p of a request lives in slot p % block_size of block block_table[p // block_size]. Slots are read
 only after they were written, so the memory need not be cleared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -40,6 +43,38 @@ def cached_layers(plan: Plan) -> tuple[LayerShape, ...]:
     return tuple(layers)
 
 
+def round_as_is(x_NKD: Array) -> Array:
+    """The numbers themselves."""
+    return x_NKD
+
+
+def round_to_bfloat16(x_NKD: Array) -> Array:
+    """To the nearest number of 8 significant bits, ties to even."""
+    bits = np.ascontiguousarray(x_NKD, np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + (bits >> 16 & 1)) & np.uint32(0xFFFF0000)
+    return np.where(np.isnan(x_NKD), np.float32(np.nan), rounded.view(np.float32)).astype(x_NKD.dtype)
+
+
+def round_to_int8(x_NKD: Array) -> Array:
+    """To scale * q, q in [-127, 127], scale = largest magnitude of the token's head / 127. Computed in float32."""
+    x = x_NKD.astype(np.float32)
+    magnitude_NK1 = np.abs(x).max(axis=-1, keepdims=True)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        inverse_NK1 = np.where(magnitude_NK1 > SMALLEST_MAGNITUDE, np.float32(127) / magnitude_NK1, np.float32(0))
+        q = np.rint(x * inverse_NK1)
+    scale_NK1 = np.where(np.isfinite(magnitude_NK1), magnitude_NK1 / np.float32(127), np.float32(np.nan))
+    return (q * scale_NK1).astype(x_NKD.dtype)
+
+
+SMALLEST_MAGNITUDE = np.float32(1e-30)  # below, a head counts as zeros: 127 / magnitude must be finite
+ROUNDING: Mapping[str, Callable[[Array], Array]] = {
+    "auto": round_as_is,
+    "float32": round_as_is,
+    "bfloat16": round_to_bfloat16,
+    "int8": round_to_int8,
+}
+
+
 @dataclass(slots=True)
 class KVCache:
     """The cache of one executable."""
@@ -47,6 +82,7 @@ class KVCache:
     layers: tuple[LayerShape, ...]
     block_size: int
     dtype: np.dtype[np.floating]
+    kv_dtype: str = "auto"
     _arrays: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
@@ -75,8 +111,9 @@ class KVCache:
         k_BPKD, v_BPKD = self._arrays[layer]
         blocks_N, slots_N = block_table_M[positions_N // self.block_size], positions_N % self.block_size
         assert blocks_N.min() >= 0, f"attention: block table {block_table_M} has no block for a token of the step"
-        k_BPKD[blocks_N, slots_N] = k_NKD
-        v_BPKD[blocks_N, slots_N] = v_NKD
+        rounded = ROUNDING[self.kv_dtype]
+        k_BPKD[blocks_N, slots_N] = rounded(k_NKD)
+        v_BPKD[blocks_N, slots_N] = rounded(v_NKD)
 
     def read(self, layer: int, block_table_M: Int32, positions_C: Int32) -> tuple[Array, Array]:
         """Keys and values of the tokens at `positions_C`: [C, K, D] each."""

@@ -1,0 +1,7 @@
+#include "attention/kv_write_body.h"
+
+namespace pelton {
+
+KvWriteKernel kv_write_kernel_avx512(KvDtype dtype) { return kv_write_of(dtype); }
+
+}  // namespace pelton

@@ -105,8 +105,8 @@ def test_at_a_depth_only_steps_in_which_all_decode_are_timed(clock: Clock) -> No
 @pytest.mark.parametrize(
     ("batch", "depth", "message"),
     [
-        (1, 250, "^--depth: 250 tokens of context and 1[0-9] to decode are more than max_model_len=256"),
-        (4, 60, "^--depth: 4 requests of 7[0-9] tokens do not fit into a KV cache of 256"),
+        (1, 250, "^bench: 250 tokens of context and 1[0-9] to decode are more than max_model_len=256"),
+        (4, 60, "^bench: 4 requests of 7[0-9] tokens do not fit into a KV cache of 256"),
     ],
 )
 def test_a_depth_that_does_not_fit_is_refused(clock: Clock, batch: int, depth: int, message: str) -> None:
@@ -122,6 +122,12 @@ def test_prompts_share_their_first_tokens_and_no_others() -> None:
     assert len({prompt[:6] for prompt in prompts}) == 1
     assert len({prompt[6:] for prompt in prompts}) == 3
     assert {len(prompt) for prompt in prompts} == {9}
+
+
+def test_without_a_step_in_which_all_decode_there_is_no_time_of_one(clock: Clock) -> None:
+    engine = make_engine(executor=TimedExecutor(clock), max_num_batched_tokens=8)
+    workload = Workload(batch=8, prompt_tokens=8, output_tokens=1)
+    assert measure_offline(engine, workload, repeat=1, vocab_size=VOCAB_SIZE).decode_step_ms is None
 
 
 def test_decode_is_told_of_once_all_have_their_first_token(clock: Clock) -> None:

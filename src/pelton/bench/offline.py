@@ -30,7 +30,9 @@ class OfflineSpeed:
     shared_prefix: int
     prefill_tokens_per_s: float | None  # None at a depth
     decode_tokens_per_s: float
-    decode_step_ms: float  # median over the steps in which all requests decode, of all runs
+    decode_step_ms: (
+        float | None
+    )  # median of the steps in which all requests decode; None: there are none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +82,7 @@ def measure_offline(
         shared_prefix=workload.shared_prefix,
         prefill_tokens_per_s=None if prefill_s is None else workload.batch * workload.prompt_tokens / prefill_s,
         decode_tokens_per_s=workload.batch * workload.output_tokens / decode_s,
-        decode_step_ms=1000 * statistics.median(step_s),
+        decode_step_ms=1000 * statistics.median(step_s) if step_s else None,
     )
 
 
@@ -103,22 +105,16 @@ def measure_difference(
             times.append(run.total_s)
             step_s += run.step_s
             on_run()
-    return min(first), max(min(whole) - min(first), 1e-9), step_s or [0.0]
+    return min(first), max(min(whole) - min(first), 1e-9), step_s
 
 
 def measure_depth(
     engine: EngineLoop, workload: Workload, *, repeat: int, vocab_size: int, on_run: Callable[[], None]
 ) -> tuple[float | None, float, list[float]]:
-    """None for prefill, the least seconds that all steps of a run took, and the steps of all runs.
-
-    Requests whose prompts were computed early decode while others are prefilled; they get tokens to spare for that.
-    """
+    """None for prefill, the least seconds that all steps of a run took, and the steps of all runs."""
     decode_s: list[float] = []
     step_s: list[float] = []
-    facts = engine.make_facts()
-    spare = -(-workload.batch * workload.depth // facts.max_num_batched_tokens) + workload.batch
-    num_tokens = workload.output_tokens + 1 + spare
-    check_fits(workload, num_tokens, facts.num_blocks * facts.block_size, facts.max_model_len)
+    num_tokens = compute_num_tokens(engine, workload)
     for index in range(repeat):
         seed = 100 * num_tokens + index
         run = make_run(engine, workload, num_tokens, seed=seed, vocab_size=vocab_size)
@@ -130,18 +126,31 @@ def measure_depth(
     return None, min(decode_s), step_s
 
 
+def compute_num_tokens(engine: EngineLoop, workload: Workload) -> int:
+    """Output tokens of each request such that all of them decode together for as many steps as are measured.
+
+    Requests whose prompts were computed early decode while others are prefilled; they get tokens to spare for that.
+    Raises ConfigError if the batch does not fit into memory.
+    """
+    facts = engine.make_facts()
+    spare = -(-workload.batch * workload.num_context_tokens // facts.max_num_batched_tokens) + workload.batch
+    num_tokens = workload.output_tokens + 1 + spare
+    check_fits(workload, num_tokens, facts.num_blocks * facts.block_size, facts.max_model_len)
+    return num_tokens
+
+
 def check_fits(workload: Workload, num_tokens: int, num_pool_tokens: int, max_model_len: int) -> None:
     """Raise ConfigError if the batch cannot all be in memory at once: waiting and preemption would be measured."""
     longest = workload.num_context_tokens + num_tokens
     if longest > max_model_len:
         raise ConfigError(
-            f"--depth: {workload.depth} tokens of context and {num_tokens} to decode are more than "
-            f"max_model_len={max_model_len}. Lower --depth, or raise --max-model-len."
+            f"bench: {workload.num_context_tokens} tokens of context and {num_tokens} to decode are more than "
+            f"max_model_len={max_model_len}. Lower --depth or --prompt, or raise --max-model-len."
         )
     if workload.batch * longest > num_pool_tokens:
         raise ConfigError(
-            f"--depth: {workload.batch} requests of {longest} tokens do not fit into a KV cache of "
-            f"{num_pool_tokens}. Lower --batch or --depth, or raise --kv-cache-memory-bytes."
+            f"bench: {workload.batch} requests of {longest} tokens do not fit into a KV cache of "
+            f"{num_pool_tokens}. Lower --batch, --depth or --prompt, or raise --kv-cache-memory-bytes."
         )
 
 
@@ -153,8 +162,12 @@ def make_run(
     seed: int,
     vocab_size: int,
     on_decode: Callable[[], None] = lambda: None,
+    on_first_end: Callable[[], None] = lambda: None,
 ) -> Run:
-    """Run the batch for `num_tokens` output tokens each. `on_decode` is called when all have their first."""
+    """Run the batch for `num_tokens` output tokens each.
+
+    `on_decode` is called when all have their first token, `on_first_end` after the last step in which all decode.
+    """
     requests = make_requests(workload, num_tokens, seed=seed, vocab_size=vocab_size)
     waiting = {request.request_id for request in requests}  # for their first token
     num_done = 0
@@ -173,6 +186,8 @@ def make_run(
             num_done += output.finish_reason is not None
         if all_decode:
             step_s.append(time.perf_counter() - step_start_s)
+            if num_done > 0:
+                on_first_end()
         elif not waiting and num_done == 0:
             on_decode()
     return Run(total_s=time.perf_counter() - start_s, step_s=tuple(step_s))

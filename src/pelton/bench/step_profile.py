@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pelton.backends.executable import Executable
-from pelton.bench.offline import Workload, make_run
+from pelton.bench.offline import Workload, compute_num_tokens, make_run
 from pelton.bench.record import Row
 from pelton.engine.loop import EngineLoop
 from pelton.errors import ConfigError
 
 HOST = "host"
+PROFILE_SEED = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,35 +53,33 @@ def profile_offline(
 ) -> list[PhaseProfile]:
     """Prefill until every request has its first token, then the steps in which all decode. Raises ConfigError if the
     backend keeps no profile."""
-    stats = engine.stats()
-    prefill_s = 0.0
-    parts_of_prefill: dict[str, float] = {}
-    num_prefill_steps = 0
-    start_s = time.perf_counter()
+    num_steps_before = engine.stats().num_steps
+    phases: list[PhaseProfile] = []
+    parts_of_decode: dict[str, float] = {}
 
     def end_prefill() -> None:
-        nonlocal prefill_s, parts_of_prefill, num_prefill_steps
-        prefill_s = time.perf_counter() - start_s
-        num_prefill_steps = engine.stats().num_steps - stats.num_steps
-        parts_of_prefill = executable.profile()
+        seconds = time.perf_counter() - start_s
+        phases.append(make_phase("prefill", engine.stats().num_steps - num_steps_before, seconds, executable.profile()))
         executable.start_profile()
 
+    def end_decode() -> None:
+        parts_of_decode.update(executable.profile())
+
+    num_tokens = compute_num_tokens(engine, workload)
     executable.start_profile()
+    start_s = time.perf_counter()
     run = make_run(
         engine,
         workload,
-        workload.output_tokens + 1,
-        seed=7,
+        num_tokens,
+        seed=PROFILE_SEED,
         vocab_size=vocab_size,
         on_decode=end_prefill,
+        on_first_end=end_decode,
     )
-    parts_of_decode = executable.profile()
     if not parts_of_decode:
         raise ConfigError("--profile: this backend does not take the time of its ops. Use --backend cpu.")
-    return [
-        make_phase("prefill", num_prefill_steps, prefill_s, parts_of_prefill),
-        make_phase("decode", len(run.step_s), sum(run.step_s), parts_of_decode),
-    ]
+    return [*phases, make_phase("decode", len(run.step_s), sum(run.step_s), parts_of_decode)]
 
 
 def make_phase(phase: str, num_steps: int, total_s: float, parts_s: dict[str, float]) -> PhaseProfile:

@@ -67,10 +67,13 @@ PELTON_INLINE __m512 load_floats(const uint8_t* floats, int channel) {
   return _mm512_load_ps(reinterpret_cast<const float*>(floats) + channel);
 }
 
-// As exponent_to_half_float. scalef is exact where its result is.
+// As exponent_to_half_float.
 PELTON_INLINE __m512 load_exponents(const uint8_t* exponents, int channel) {
-  const __m512 power = _mm512_sub_ps(load_bytes<false>(exponents, channel), _mm512_set1_ps(64.0f));
-  return _mm512_scalef_ps(_mm512_set1_ps(0x1p-64f), power);
+  const __m128i packed = _mm_load_si128(reinterpret_cast<const __m128i*>(exponents + channel));
+  const __m512i exponent = _mm512_cvtepu8_epi32(packed);
+  const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(exponent, _mm512_set1_epi32(1)), 23);
+  const __mmask16 is_denormal = _mm512_cmplt_epu32_mask(exponent, _mm512_set1_epi32(2));
+  return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, is_denormal, _mm512_set1_epi32(0x00200000), exponent));
 }
 
 // The zero points of channels [16 * column, +16) as int32, for forms that have them.

@@ -78,6 +78,10 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     check("shape", "weight_shape says .8, 72.", weight_shape=torch.tensor([8, 72]))
     check("scales", r"x\.weight_scale: has shape .8, 2., .*need .8, 1.", group_size=64)
     check("zeros", r"x\.weight_zero_point: has shape", weight_zero_point=torch.zeros(3, 1, dtype=torch.int8))
+    for shape in ((1,), (1, 1), (3, 2), (), (1, 2, 1)):
+        check(f"words {shape}", r"x\.weight_zero_point: has", weight_zero_point=torch.zeros(shape, dtype=torch.int32))
+    check("scalar", r"x\.weight_scale: has shape \[\]", weight_scale=torch.tensor(1.0))
+    check("order of nothing", "actorder", weight_g_idx=torch.tensor(0, dtype=torch.int32))
     check("none", r"x\.weight_scale: has no weight_zero_point", weight_zero_point=None)
     check("order", "actorder", weight_g_idx=torch.arange(64).to(torch.int32) % 2)
     check("nan", r"x\.weight: has a scale that is not finite", weight_scale=stored["weight_scale"] * float("nan"))

@@ -52,6 +52,16 @@ def test_an_ambiguous_zero_point_is_refused(tmp_path: Path) -> None:
         read(tmp_path, linear, as_gptq(linear))
 
 
+def test_channels_that_do_not_fill_words_are_refused(tmp_path: Path) -> None:
+    stored = {
+        "qweight": torch.zeros(4, 12, dtype=torch.int32),
+        "qzeros": torch.zeros(1, 1, dtype=torch.int32),
+        "scales": torch.ones(1, 12),
+    }
+    with pytest.raises(CheckpointError, match="has 12 channels, whose zero points of 4 bits do not fill words"):
+        find_quantized(place(tmp_path, stored), make_quantization("gptq"))
+
+
 def test_inputs_in_the_order_of_their_activations_are_refused(tmp_path: Path) -> None:
     linear = random_linear(8, 64, group_size=32)
     stored = as_gptq(linear)

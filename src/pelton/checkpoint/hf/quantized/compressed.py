@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, unpack_rows
+from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, bytes_of, unpack_rows
 from pelton.checkpoint.hf.quantized.group_rows import Groups
 from pelton.checkpoint.hf.quantized.settings import Quantization
 from pelton.checkpoint.hf.safetensors import PlacedTensor
@@ -32,7 +32,7 @@ Parts = Mapping[str, PlacedTensor]
 
 def find_packed_shape(parts: Parts, quantization: Quantization) -> tuple[int, int]:
     """[N, K], as weight_shape says; it must fill the words."""
-    named = array_of(parts["weight_shape"]).ravel().tolist()
+    named = array_of(parts["weight_shape"]).ravel()[:3].tolist()
     stored = parts["weight_packed"].info
     if len(named) != 2 or (named[0], named[1] * quantization.bits) != (stored.shape[0], stored.shape[1] * 32):
         raise CheckpointError(
@@ -77,7 +77,7 @@ def make_integer_groups(parts: Parts, quantization: Quantization, shape: tuple[i
 def _read_scales(parts: Parts, shape: tuple[int, int], group_size: int) -> np.ndarray[tuple[int, ...], np.dtype]:
     num_channels, row_size = shape
     num_groups = -(-row_size // group_size)
-    _check_order(parts, group_size)
+    _check_order(parts, row_size, group_size)
     tensor = parts["weight_scale"]
     scales = array_of(tensor)
     if scales.size == 1 and num_groups == 1:
@@ -101,13 +101,12 @@ def _read_zeros(parts: Parts, quantization: Quantization, bits: int, shape: tupl
             )
         return np.full((num_channels, num_groups), middle)
     tensor = parts["weight_zero_point"]
-    if tensor.info.scheme == "I32":
-        zeros = unpack_rows(array_of(tensor).T, bits).T[:num_channels]
-    else:
-        zeros = array_of(tensor).view(np.uint8) + middle
+    if tensor.info.scheme == "I32" and tensor.info.shape == (-(-num_channels * bits // 32), num_groups):
+        return unpack_rows(array_of(tensor).T, bits).T[:num_channels]
+    zeros = bytes_of(tensor).ravel() + middle
     if zeros.size == 1 and num_groups == 1:
         return np.broadcast_to(zeros.reshape(1, 1), (num_channels, 1))
-    if zeros.size != num_channels * num_groups:
+    if tensor.info.scheme == "I32" or zeros.size != num_channels * num_groups:
         raise CheckpointError(
             f"{tensor.info.name}: has shape {list(tensor.info.shape)}; expected one zero point for each of "
             f"[{num_channels}, {num_groups}] groups."
@@ -115,11 +114,10 @@ def _read_zeros(parts: Parts, quantization: Quantization, bits: int, shape: tupl
     return zeros.reshape(num_channels, num_groups)
 
 
-def _check_order(parts: Parts, group_size: int) -> None:
+def _check_order(parts: Parts, row_size: int, group_size: int) -> None:
     if "weight_g_idx" not in parts:
         return
-    groups = array_of(parts["weight_g_idx"])
-    if not np.array_equal(groups, np.arange(len(groups)) // group_size):
+    if not np.array_equal(array_of(parts["weight_g_idx"]), np.arange(row_size) // group_size):
         raise CheckpointError(
             f"{parts['weight_g_idx'].info.name}: the inputs are grouped in the order of their activations (actorder), "
             "which cannot be computed with. Use a checkpoint quantized without it, or a GGUF file."

@@ -29,7 +29,13 @@ Parts = Mapping[str, PlacedTensor]
 
 def find_shape(parts: Parts, quantization: Quantization) -> tuple[int, int]:
     """[N, K]."""
-    num_words, num_channels = parts["qweight"].info.shape
+    stored = parts["qweight"].info
+    num_words, num_channels = stored.shape
+    if num_channels * quantization.bits % 32:
+        raise CheckpointError(
+            f"{stored.name}: has {num_channels} channels, whose zero points of {quantization.bits} bits do not fill "
+            "words. The checkpoint is damaged."
+        )
     return num_channels, num_words * 32 // quantization.bits
 
 
@@ -75,6 +81,6 @@ def _check_groups(group_of_input: PlacedTensor, group_size: int) -> None:
     groups = array_of(group_of_input)
     if not np.array_equal(groups, np.arange(len(groups)) // group_size):
         raise CheckpointError(
-            f"{group_of_input.info.name}: the inputs are grouped in the order of their activations (desc_act), which cannot be "
-            "computed with. Use a checkpoint quantized with desc_act=false, or a GGUF file."
+            f"{group_of_input.info.name}: the inputs are grouped in the order of their activations (desc_act), which "
+            "cannot be computed with. Use a checkpoint quantized with desc_act=false, or a GGUF file."
         )

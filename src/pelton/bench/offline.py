@@ -30,9 +30,7 @@ class OfflineSpeed:
     shared_prefix: int
     prefill_tokens_per_s: float | None  # None at a depth
     decode_tokens_per_s: float
-    decode_step_ms: (
-        float | None
-    )  # median of the steps in which all requests decode; None: there are none
+    decode_step_ms: float | None  # median of the steps in which all requests decode; None: there are none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

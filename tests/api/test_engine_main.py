@@ -63,7 +63,8 @@ def test_it_loads_answers_and_ends(tmp_path: Path) -> None:
     opened.checkpoint.close()
     heard, exit_code = talk(msgspec.msgpack.encode(opened.setup))
     assert exit_code == 0
-    assert [type(message) for message in heard[:3]] == [Progress, Progress, Ready]
+    kinds = [type(message) for message in heard]
+    assert set(kinds[: kinds.index(Ready)]) == {Progress}
     outputs = [output for message in heard if isinstance(message, Outputs) for output in message.outputs]
     assert sum(len(output.token_ids) for output in outputs) == 4
     assert outputs[-1].finish_reason == "length"

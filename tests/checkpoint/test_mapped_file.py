@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.file_clock import wait_for_tick
 
-from pelton.checkpoint.mapped_file import MappedFile
+from pelton.checkpoint.mapped_file import Identity, MappedFile
 from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
@@ -54,3 +55,22 @@ def test_what_is_not_a_regular_file(tmp_path: Path) -> None:
     for path, message in cases:
         with pytest.raises(CheckpointError, match=message):
             MappedFile(path)
+
+
+def test_the_identity_of_a_file_changes_with_every_write_even_if_its_time_is_set_back(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"before")
+    before, status = MappedFile(path).identity, path.stat()
+    assert before == MappedFile(path).identity
+    wait_for_tick(path)
+    path.write_bytes(b"behind")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    after = MappedFile(path).identity
+    assert after.modified_ns == before.modified_ns
+    assert after != before
+
+
+def test_a_file_is_settled_two_seconds_after_its_last_change():
+    identity = Identity(device=1, inode=2, size=3, modified_ns=10, changed_ns=20)
+    assert not identity.is_settled(20 + 2_000_000_000)
+    assert identity.is_settled(21 + 2_000_000_000)

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
+from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.weight import Tensor
 from pelton.tokenization.source import TokenizerSource
@@ -33,6 +34,10 @@ class MemoryCheckpoint(Checkpoint):
     @property
     def path(self) -> Path:
         return Path("memory")
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        return ()
 
     @property
     def naming(self) -> Naming:

@@ -13,10 +13,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from pelton.api.parts import EngineParts, ProgressCallback
+from pelton.api.progress import in_steps
 from pelton.api.stall import compute_stall_timeout_s
 from pelton.backends.executable import Backend, Executable, Limits
 from pelton.checkpoint.checkpoint import open_checkpoint
@@ -27,7 +29,7 @@ from pelton.config.env import get_environment
 from pelton.config.hardware import probe_hardware
 from pelton.config.model_facts import ModelFacts
 from pelton.config.resolve import resolve
-from pelton.config.schema import EngineConfig
+from pelton.config.schema import EngineConfig, RunnerConfig
 from pelton.config.user_config import UserConfig
 from pelton.core.messages import EngineFacts
 from pelton.engine.client import EngineClient
@@ -46,6 +48,9 @@ from pelton.runner.model_runner import ModelRunner
 from pelton.tokenization import Tokenizer, make_tokenizer
 from pelton.tokenization.chat import Chat
 from pelton.tokenization.chat_template import TemplateWorker
+
+if TYPE_CHECKING:
+    from pelton.backends.cpu.weight_cache import WeightCache
 
 ENGINE_COMMAND = (sys.executable, "-m", "pelton.api.engine_main")
 KV_LANES = 32  # the native attention kernel pads a head to whole lanes of this many numbers
@@ -142,8 +147,17 @@ def compute_head_bytes(head_dim: int, asked: UserConfig, float_bytes: int) -> in
     return padded * (4 if kv_dtype == "float32" or (kv_dtype != "bfloat16" and asked.get("exact")) else 2)
 
 
-def make_backend(name: str, dtype: str = "float32") -> Backend:
-    """The backend called `name`. Raises BackendError if this build or machine cannot run it."""
+def make_backend(
+    name: str,
+    dtype: str = "float32",
+    *,
+    cache: WeightCache | None = None,
+    on_fraction: Callable[[float], None] | None = None,
+) -> Backend:
+    """The backend called `name`. Raises BackendError if this build or machine cannot run it.
+
+    `on_fraction` hears how much of the weights is there, from `cache` or packed. The reference takes no notice of both.
+    """
     if name == "reference":
         from pelton.backends.reference import ReferenceBackend  # noqa: PLC0415  only what is used is loaded
 
@@ -154,7 +168,21 @@ def make_backend(name: str, dtype: str = "float32") -> Backend:
     isa = get_environment().isa
     if isa is not None:
         set_isa(isa)
-    return CpuBackend()
+    return CpuBackend(cache, on_fraction)
+
+
+def make_weight_cache(checkpoint: Checkpoint, runner: RunnerConfig) -> WeightCache | None:
+    """The cache of packed weights that was asked for, as far as it concerns `checkpoint`; None if there is none."""
+    if runner.backend != "cpu" or runner.weight_cache == "off":
+        return None
+    from pelton.backends.cpu.weight_cache import WeightCache  # noqa: PLC0415
+
+    return WeightCache(find_weight_folder(runner.weight_cache), runner.weight_cache_bytes, checkpoint.files)
+
+
+def find_weight_folder(asked: str) -> Path:
+    """The folder that a value of `weight_cache` means."""
+    return get_environment().cache_dir / "packed" if asked == "auto" else Path(asked).expanduser()
 
 
 def make_limits(config: EngineConfig) -> Limits:
@@ -182,7 +210,12 @@ def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> E
 def make_measured_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> tuple[EngineLoop, Executable]:
     """The engine loop, and the executable in it for whoever wants its profile."""
     report("loading weights", 0.1)
-    backend = make_backend(config.runner.backend, config.model.dtype)
+    backend = make_backend(
+        config.runner.backend,
+        config.model.dtype,
+        cache=make_weight_cache(checkpoint, config.runner),
+        on_fraction=in_steps(lambda fraction: report("loading weights", 0.1 + 0.8 * fraction)),
+    )
     loaded = load_model(checkpoint, backend, make_limits(config), config.model.max_model_len)
     report("allocating the KV cache", 0.9)
     return make_loop_around(loaded.executable, config, loaded.spec.vocab_size), loaded.executable
@@ -248,18 +281,28 @@ def make_engine(setup_bytes: bytes, report: Report) -> tuple[EngineLoop, EngineF
 async def start_in_process(asked: UserConfig, on_progress: ProgressCallback | None = None) -> EngineParts:
     """An engine in this process, on a thread of its own: for `LLM` and `AsyncLLM`."""
     opened = await asyncio.to_thread(open_model, asked, on_progress)
-    tokenizer = await asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
     report = on_progress or _ignore_progress
-    engine = await asyncio.to_thread(make_loop, opened.checkpoint, opened.config, report)
+    source = opened.checkpoint.tokenizer_source
+    # Weights are packed without the GIL, which the tokenizer is built with.
+    making = asyncio.create_task(asyncio.to_thread(make_tokenizer, source))
+    try:
+        engine = await asyncio.to_thread(make_loop, opened.checkpoint, opened.config, report)
+    finally:
+        await asyncio.wait([making])
+    try:
+        tokenizer = making.result()
+    except BaseException:
+        engine.close()
+        raise
     client = InProcessClient(engine, stall_timeout_s=opened.stall_timeout_s)
     return make_parts(opened, client, client.facts, tokenizer)
 
 
-async def start_in_child(opened: Opened) -> EngineParts:
+async def start_in_child(opened: Opened, on_progress: ProgressCallback | None = None) -> EngineParts:
     """An engine in a process of its own: for servers. The tokenizer is built while the engine loads."""
     patience = Patience(stall_timeout_s=opened.stall_timeout_s)
     client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup), patience)
-    starting = asyncio.create_task(client.start())
+    starting = asyncio.create_task(client.start(on_progress))
     try:
         making = asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)
         tokenizer, facts = await asyncio.gather(making, starting)

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, final
 from pelton.api.async_llm import AsyncLLM
 from pelton.api.output import Generation
 from pelton.api.parts import ProgressCallback
-from pelton.api.progress import ProgressBar
+from pelton.api.progress import ProgressBar, StartBar
 from pelton.api.prompt import parse_prompts
 from pelton.config.user_config import UserConfig
 from pelton.core.sampling_params import SamplingParams
@@ -27,19 +27,24 @@ T = TypeVar("T")
 
 @final
 class LLM:
-    """`LLM("demo")` loads the model; any setting of `pelton config` may be given by its name."""
+    """`LLM("demo")` loads the model; any setting of `pelton config` may be given by its name.
+
+    Without `on_progress` the start shows a bar if stderr is a terminal.
+    """
 
     def __init__(
         self, model: str | UserConfig, *, on_progress: ProgressCallback | None = None, **settings: Any
     ) -> None:
-        self._llm = AsyncLLM(model, on_progress=on_progress, **settings)
+        bar = StartBar(is_shown=on_progress is None)
+        self._llm = AsyncLLM(model, on_progress=on_progress or bar, **settings)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="pelton-llm", daemon=True)
         self._thread.start()
         # Also when the program ends, or nobody holds this object any more.
         self._shut_down = weakref.finalize(self, shut_down, self._llm, self._loop, self._thread)
         try:
-            self._wait(self._llm.start())
+            with bar:
+                self._wait(self._llm.start())
         except BaseException:
             self.close()
             raise

@@ -1,9 +1,10 @@
-"""A progress bar on stderr, if that is a terminal. Knows counts and rates, nothing of engines."""
+"""Progress bars on stderr, if that is a terminal: of items that are done, and of a start with its stages."""
 
 from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, final
 
@@ -46,3 +47,50 @@ class ProgressBar:
     ) -> None:
         if self._progress is not None:
             self._progress.stop()
+
+
+@final
+class StartBar:
+    """Call it with a stage and how much of the whole start is done (0 to 1). Does nothing without a terminal."""
+
+    def __init__(self, *, is_shown: bool = True) -> None:
+        self._is_shown = is_shown and sys.stderr.isatty()
+        self._progress: Progress | None = None
+
+    def __call__(self, stage: str, fraction: float) -> None:
+        """Show that `stage` has been reached."""
+        if self._progress is not None:
+            self._progress.update(self._progress.task_ids[0], completed=fraction, description=stage)
+
+    def __enter__(self) -> StartBar:
+        if self._is_shown:
+            from rich.console import Console  # noqa: PLC0415
+            from rich.progress import Progress  # noqa: PLC0415
+
+            self._progress = Progress(console=Console(stderr=True), transient=True)
+            self._progress.add_task("starting", total=1.0)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def in_steps(report: Callable[[float], None], step: float = 0.05) -> Callable[[float], None]:
+    """Passes on a growing fraction whenever it has grown by `step`, and when it is 1.
+
+    >>> in_steps(print, 0.5)(0.5)
+    0.5
+    """
+    last = 0.0
+
+    def hear(fraction: float) -> None:
+        nonlocal last
+        if fraction - last >= step or last < 1.0 <= fraction:
+            last = fraction
+            report(fraction)
+
+    return hear

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.weight import Tensor
 from pelton.tokenization.source import TokenizerSource
@@ -51,6 +52,11 @@ class Checkpoint(ABC):
     @abstractmethod
     def path(self) -> Path:
         """The directory or file it was opened from."""
+
+    @property
+    @abstractmethod
+    def files(self) -> tuple[MappedFile, ...]:
+        """The files that hold the weights, each once."""
 
     @property
     @abstractmethod

@@ -10,6 +10,8 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,32 @@ import numpy.typing as npt
 from pelton.errors import CheckpointError
 
 Bytes = npt.NDArray[np.uint8]
+
+
+SETTLED_NS = 2_000_000_000  # more than the coarsest clock of a file system that is in use
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Which file this is, and which state of it: whatever writes to it changes the last two, or makes another file.
+
+    A program can set the time of modification back, but not the time of the last change of status, which is kept too.
+    """
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+
+    @staticmethod
+    def of(status: os.stat_result) -> Identity:
+        """From what the system says of a file."""
+        return Identity(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+
+    def is_settled(self, now_ns: int) -> bool:
+        """Whether a write at `now_ns` would surely change the times: clocks of file systems tick up to 2 s apart."""
+        return now_ns - max(self.modified_ns, self.changed_ns) > SETTLED_NS
 
 
 class MappedFile:
@@ -43,6 +71,8 @@ class MappedFile:
             raise CheckpointError(f"{self.path}: is not a regular file. Give the path of a model file.")
         if status.st_size == 0:
             raise CheckpointError(f"{self.path}: is empty. The download was probably interrupted; fetch it again.")
+        self.identity = Identity.of(status)
+        self.opened_ns = time.time_ns()
         mapping = mmap.mmap(descriptor, status.st_size, access=mmap.ACCESS_READ)
         return np.frombuffer(mapping, dtype=np.uint8)
 

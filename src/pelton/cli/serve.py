@@ -11,6 +11,7 @@ import click
 from pelton import __version__
 from pelton.api.assemble import open_model, start_in_child
 from pelton.api.parts import EngineParts
+from pelton.api.progress import StartBar
 from pelton.api.text_engine import TextEngine
 from pelton.cli.options import config_options, get_model
 from pelton.config.schema import EngineConfig
@@ -39,7 +40,8 @@ def serve(asked: UserConfig) -> None:
 async def serve_model(asked: UserConfig, bound: socket.socket) -> None:
     """Load the model, serve until a signal, and end the engine. Raises what loading raises."""
     click.echo(f"Pelton {__version__}: loading {asked.get('model')} ...", err=True)
-    parts = await start_in_child(await asyncio.to_thread(open_model, asked))
+    with StartBar() as bar:
+        parts = await start_in_child(await asyncio.to_thread(open_model, asked, bar), bar)
     engine = TextEngine(parts)
     try:
         state = ServerState.make(engine)

@@ -86,6 +86,18 @@ class RunnerConfig:
 
     backend: str = knob("auto", "Where plans run.", choices=("cpu", "reference"), auto=True)
     num_threads: int = knob(0, "Threads that compute.", minimum=1, maximum=1024, auto=True)
+    weight_cache: str = knob(
+        "auto",
+        "Where packed weights are kept, so that the next start reads instead of packing them: 'auto' is the folder "
+        "'packed' of the cache, 'off' keeps none, anything else is a folder.",
+    )
+    weight_cache_bytes: int = knob(
+        16 * 2**30,
+        "Most that packed weights take on disk; those used longest ago go first.",
+        unit="bytes",
+        minimum=0,
+        maximum=2**50,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,6 +60,7 @@ class Child(asyncio.Protocol):
         self.ready: asyncio.Future[EngineFacts] = loop.create_future()
         self.lost: asyncio.Future[EngineError] = loop.create_future()
         self.last_message_s = time.monotonic()
+        self._stage = ""
         self.is_unintelligible = False  # it sent what is no message, and was killed for it
         self._process = process
         self._on_message = on_message
@@ -142,7 +143,9 @@ class Child(asyncio.Protocol):
                 if not self.ready.done():
                     self.ready.set_result(facts)
             case Progress(stage, fraction):
-                logger.info("engine: %s, %.0f %%", stage, 100 * fraction)
+                is_next = stage != self._stage  # one line for each stage; who wants more watches a bar
+                logger.log(logging.INFO if is_next else logging.DEBUG, "engine: %s, %.0f %%", stage, 100 * fraction)
+                self._stage = stage
         self._on_message(message)
 
     def _lose(self, error: EngineError) -> None:

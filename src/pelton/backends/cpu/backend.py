@@ -14,6 +14,7 @@ import numpy as np
 from pelton.backends.cpu import _native
 from pelton.backends.cpu.buffer_plan import Buffer, View, assign_offsets, find_segments
 from pelton.backends.cpu.lowering import Lowering
+from pelton.backends.cpu.weight_cache import WeightCache
 from pelton.backends.cpu.weights import WeightStore
 from pelton.backends.executable import Backend, Bytes, Executable, Limits, SamplingInputs, StepInputs, StepResult
 from pelton.checkpoint.weight import Weight
@@ -31,8 +32,9 @@ class CpuBackend(Backend):
     name = "cpu"
     passes = (drop_dead_nodes, fuse_gated, fuse_residual)
 
-    def __init__(self, on_fraction: Callable[[float], None] | None = None) -> None:
-        """`on_fraction` hears, from time to time, how much of the weights is ready (0 to 1)."""
+    def __init__(self, cache: WeightCache | None = None, on_fraction: Callable[[float], None] | None = None) -> None:
+        """Packed weights come from `cache` and go to it. `on_fraction` hears how much of them is there (0 to 1)."""
+        self._cache = cache
         self._on_fraction = on_fraction or (lambda _: None)
 
     def compile(self, plan: Plan, weights: Mapping[str, Weight], limits: Limits) -> CpuExecutable:
@@ -52,7 +54,7 @@ class CpuBackend(Backend):
         store = WeightStore(weights, exact=limits.exact)
         try:
             lowering = Lowering(plan, store, limits)
-            return CpuExecutable(lowering, store, plan, limits, self._on_fraction)
+            return CpuExecutable(lowering, store, plan, limits, self._cache, self._on_fraction)
         except ValueError as error:
             raise BackendError(f"cpu: {error}.") from None
 
@@ -67,6 +69,7 @@ class CpuExecutable(Executable):
         store: WeightStore,
         plan: Plan,
         limits: Limits,
+        cache: WeightCache | None,
         on_fraction: Callable[[float], None],
     ) -> None:
         self._kernels = [(op, kernel, why) for (op, kernel), why in lowering.kernels.items()]
@@ -95,7 +98,7 @@ class CpuExecutable(Executable):
         )
 
         store.place(self._program, lowering.matrices.values(), lowering.gated_matrices.values())
-        store.pack(self._program, on_fraction)
+        self.is_from_cache = store.fill(self._program, limits.num_threads, cache, on_fraction)
 
         def place_buffer(buffer: Buffer) -> int:
             return offsets[buffer]

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from pelton.backends.cpu import _native
 from pelton.backends.cpu.mapped_pages import read_ahead, release_pages
+from pelton.backends.cpu.weight_cache import WeightCache
+from pelton.backends.cpu.weight_key import Placed, compute_key
 from pelton.checkpoint.scheme import row_bytes
 from pelton.checkpoint.weight import Conversion, Tensor, Weight
 from pelton.errors import BackendError
@@ -25,19 +27,6 @@ Bytes = npt.NDArray[np.uint8]
 STRIP_ROWS = 64
 PIECE_BYTES = 8 << 20  # of the checkpoint: as much is held beside its packed form
 READ_AHEAD_BYTES = 64 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Placed:
-    """A matrix with its place, and where its rows come from: one tensor, or gates and ups to interleave."""
-
-    matrix: _native.Matrix
-    parts: tuple[Tensor, ...]
-
-    @property
-    def sources(self) -> tuple[Bytes, ...]:
-        """The stored bytes that it is packed from."""
-        return tuple(source for part in self.parts for source in part.sources)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +106,27 @@ class WeightStore:
         matrix = program.place_matrix(parts[0].scheme, num_rows, parts[0].shape[1], self._exact)
         self._placed.append(Placed(matrix, parts))
         return matrix
+
+    def fill(
+        self,
+        program: _native.Program,
+        num_threads: int,
+        cache: WeightCache | None,
+        on_fraction: Callable[[float], None],
+    ) -> bool:
+        """Bring all matrices to their places, from `cache` if it has them; whether it had. Else it gets them.
+
+        `on_fraction` hears how much is done (0 to 1).
+        """
+        if cache is None:
+            self.pack(program, on_fraction)
+            return False
+        key = compute_key(self._placed, cache.files, exact=self._exact)
+        if cache.load(key, program.packed(), num_threads, on_fraction):
+            return True
+        self.pack(program, on_fraction)
+        cache.store(key, program.packed())
+        return False
 
     def pack(self, program: _native.Program, on_fraction: Callable[[float], None]) -> None:
         """Pack every matrix into its place, piece by piece; `on_fraction` hears how much is done (0 to 1)."""

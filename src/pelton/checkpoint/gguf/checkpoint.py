@@ -14,6 +14,7 @@ from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.gguf.container import read_container
 from pelton.checkpoint.gguf.spec import read_spec
 from pelton.checkpoint.gguf.string_array import StringArray
+from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
 from pelton.checkpoint.weight import Tensor
@@ -49,6 +50,10 @@ class GgufCheckpoint(Checkpoint):
     @property
     def path(self) -> Path:
         return self._container.file.path
+
+    @property
+    def files(self) -> tuple[MappedFile, ...]:
+        return (self._container.file,)
 
     @property
     def naming(self) -> Naming:

@@ -59,6 +59,10 @@ class HfCheckpoint(Checkpoint):
         return self._path
 
     @property
+    def files(self) -> tuple[MappedFile, ...]:
+        return tuple({placed.file.path: placed.file for placed in self._placed.values()}.values())
+
+    @property
     def naming(self) -> Naming:
         return "hf"
 

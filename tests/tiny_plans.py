@@ -13,6 +13,7 @@ from pelton.checkpoint.weight import Weight
 from pelton.plan import Plan, Recorder, Value, Weights, ops
 
 VOCAB, HIDDEN, FEED_FORWARD, HEADS, KV_HEADS, HEAD_DIM, LAYERS = 37, 24, 40, 6, 2, 6, 2
+EXPERTS, EXPERT_SIZE = 5, 20
 INV_FREQ = (1.0, 0.1)  # four of six dimensions turn
 
 Float32 = npt.NDArray[np.float32]
@@ -85,6 +86,31 @@ def gpt2_like(p: Recorder, w: Weights) -> Value:
     return ops.linear(p, ops.select_rows(p, ops.layer_norm(p, x, w["norm"], w["norm_bias"], 1e-5)), w["lm_head"])
 
 
+def moe_like(p: Recorder, w: Weights) -> Value:
+    """Mixtures of experts, and beside each an expert that all tokens share, behind a sigmoid; then attention.
+
+    The experts come first: where two are nearly equal, a rounded attention before them would choose another.
+    """
+    x = ops.embedding(p, p.token_ids, w["embed"])
+    for layer in range(LAYERS):
+        lw = w.layer(layer)
+        h = ops.rms_norm(p, x, lw["mlp_norm"], 1e-5)
+        logits, gate = ops.split(p, ops.linear(p, h, lw["router"]), (EXPERTS, 1))
+        weights = ops.route(p, logits, 2, normalised=layer % 2 == 0)
+        y = ops.experts(p, h, weights, lw["experts_gate_up"], lw["experts_down"], num_chosen=2, kind="silu")
+        shared = ops.linear(p, ops.gated(p, ops.linear(p, h, lw["gate_up"]), "silu"), lw["down"])
+        x = ops.add(p, x, ops.add(p, y, ops.sigmoid_scale(p, shared, gate)))
+    for layer in range(LAYERS):
+        lw = w.layer(layer)
+        h = ops.rms_norm(p, x, lw["attn_norm"], 1e-5)
+        sizes = (HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM, KV_HEADS * HEAD_DIM)
+        q, k, v = ops.split(p, ops.linear(p, h, lw["qkv"]), sizes)
+        q_THD, k_TKD = ops.rotary(p, ops.heads(p, q, HEADS), INV_FREQ), ops.heads(p, k, KV_HEADS)
+        y = ops.attention(p, q_THD, k_TKD, ops.heads(p, v, KV_HEADS), layer, scale=HEAD_DIM**-0.5)
+        x = ops.add(p, x, ops.linear(p, y, lw["o"]))
+    return ops.linear(p, ops.select_rows(p, ops.rms_norm(p, x, w["norm"], 1e-5)), w["lm_head"])
+
+
 QKV = (HEADS + 2 * KV_HEADS) * HEAD_DIM
 SHAPES = {
     "embed": (VOCAB, HIDDEN),
@@ -107,12 +133,16 @@ LAYER_SHAPES = {
     "up_bias": (FEED_FORWARD,),
     "down": (HIDDEN, FEED_FORWARD),
     "down_bias": (HIDDEN,),
+    "router": (EXPERTS + 1, HIDDEN),
+    "experts_gate_up": (EXPERTS * 2 * EXPERT_SIZE, HIDDEN),
+    "experts_down": (EXPERTS * HIDDEN, EXPERT_SIZE),
 }
 
 MODELS: Mapping[str, Callable[[Recorder, Weights], Value]] = {
     "llama_like": llama_like,
     "gemma_like": gemma_like,
     "gpt2_like": gpt2_like,
+    "moe_like": moe_like,
 }
 
 

@@ -19,11 +19,15 @@
 #include "layer_norm/layer_norm.h"
 #include "program/ops.h"
 #include "program/program.h"
+#include "python/program_handles.h"
 #include "rms_norm/rms_norm.h"
 
 namespace nb = nanobind;
 
 namespace pelton {
+
+void bind_moe(nb::module_& m, nb::class_<Program>& program);
+
 namespace {
 
 template <typename T>
@@ -34,33 +38,6 @@ template <typename T>
 using OutVector = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 template <typename T>
 using OutMatrix = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// A view of the arena, as the lowering writes it: (offset in bytes, floats from row to row).
-using View = std::tuple<size_t, int64_t>;
-
-// A matrix that Python has packed, to be named in linears.
-struct MatrixHandle {
-  PackedMatrix matrix;
-};
-
-// Pointers that live as long as the program.
-struct VectorHandle {
-  const float* data;
-};
-struct RotaryHandle {
-  const RotaryTable* table;
-};
-
-Rows rows_of(Program& program, View view) { return program.rows(std::get<0>(view), std::get<1>(view)); }
-
-RowAxis axis_of(bool is_logits) { return is_logits ? RowAxis::Logits : RowAxis::Tokens; }
-
-const float* data_of(std::optional<VectorHandle> vector) { return vector ? vector->data : nullptr; }
-
-template <typename Task>
-void add_row_op(Program& program, bool is_logits, const Task& task, typename RowOp<Task>::Kernel kernel) {
-  program.add_op(std::make_unique<RowOp<Task>>(axis_of(is_logits), task, kernel));
-}
 
 ActivationKind activation_kind(const std::string& scheme, bool exact, bool is_wide) {
   const ActivationKind kind = pack_strips(scheme_from_name(scheme), nullptr, nullptr, 0, 256, nullptr, exact, 0, 0).activation;
@@ -363,6 +340,7 @@ void bind_program(nb::module_& m) {
   bind_memory(program);
   bind_row_ops(program);
   bind_other_ops(program);
+  bind_moe(m, program);
 }
 
 }  // namespace pelton

@@ -7,12 +7,15 @@ import pytest
 from tests.loading.test_weights import SPEC
 from tests.steps import dense_weight
 
+from pelton.checkpoint.model_spec import Experts
 from pelton.checkpoint.weight import Weight
 from pelton.errors import CheckpointError
 from pelton.loading.shape_check import check_shapes, expected_shapes
 from pelton.models import ARCHITECTURES, find_model
 
 pytestmark = pytest.mark.unit
+
+EXPERTS = Experts(num_experts=3, num_experts_per_token=2, intermediate_size=4, normalised=True)
 
 
 def test_right_sizes_pass():
@@ -44,4 +47,23 @@ def test_parts_that_add_up_by_chance():
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_every_weight_of_every_model_file_is_checked(architecture):
     names = {row.to.rpartition(".")[2] for row in find_model(architecture).WEIGHTS.rows}
-    assert names <= set(expected_shapes(replace(SPEC, qk_norm="head")))
+    assert names <= set(expected_shapes(replace(SPEC, qk_norm="head", experts=EXPERTS)))
+
+
+def test_experts_are_checked_one_by_one():
+    """Three experts of 4 + 4 gates and ups, stored as 4 + 5 + 3 + 4 + 4 + 4: the sum alone would not tell."""
+    spec = replace(SPEC, experts=EXPERTS)
+    for rows in ((4,) * 6, (8,) * 3):
+        check_shapes({"layers.0.experts_gate_up": experts_weight(rows)}, spec)
+    with pytest.raises(CheckpointError, match=r"in parts of 4 \+ 4 \+ 4 .*num_experts=3, expert intermediate_size=4"):
+        check_shapes({"layers.0.experts_gate_up": experts_weight((4, 5, 3, 4, 4, 4))}, spec)
+    with pytest.raises(CheckpointError, match=r"'layers\.0\.router' has shape \[3, 4\], this model expects \[4, 4\]"):
+        check_shapes(
+            {"layers.0.router": experts_weight((3,))},
+            replace(SPEC, experts=replace(EXPERTS, shared_intermediate_size=6)),
+        )
+
+
+def experts_weight(rows):
+    parts = tuple(dense_weight(f"expert.{i}", np.ones((count, 4))).parts[0] for i, count in enumerate(rows))
+    return Weight("experts", parts)

@@ -55,6 +55,7 @@ GEMMA3_ROPE = {
     "sliding_attention": {"rope_type": "default", "rope_theta": 55.0},
     "full_attention": {"rope_type": "linear", "rope_theta": 900.0, "factor": 3.0},
 }
+EXPERTS: dict[str, Any] = {"num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
 WINDOWS = ["sliding_attention", "full_attention", "sliding_attention", "full_attention"]
 
 transformers.utils.logging.disable_progress_bar()
@@ -142,6 +143,61 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "smollm3": (
         "SmolLM3",
         {**SIZES, "hidden_size": 72, **RMS, "rope_parameters": ROPE, "no_rope_layers": [1, 0, 1, 0]},
+    ),
+    "mixtral": (
+        "Mixtral",
+        {
+            **ODD_HEAD,
+            **RMS,
+            "rope_parameters": ROPE,
+            "sliding_window": 9,
+            "num_local_experts": 5,
+            "num_experts_per_tok": 2,
+            "hidden_act": "gelu",
+        },
+    ),
+    "qwen2_moe": (
+        "Qwen2Moe",
+        {
+            **SIZES,
+            **EXPERTS,
+            **RMS,
+            "hidden_size": 72,
+            "rope_parameters": ROPE,
+            "shared_expert_intermediate_size": 52,
+            "decoder_sparse_step": 2,
+            "use_sliding_window": True,
+            "sliding_window": 7,
+            "layer_types": WINDOWS,
+        },
+    ),
+    "qwen2_moe-normalised": (
+        "Qwen2Moe",
+        {
+            **SIZES,
+            **EXPERTS,
+            "hidden_size": 72,
+            "shared_expert_intermediate_size": 64,
+            "norm_topk_prob": True,
+            "qkv_bias": False,
+            "tie_word_embeddings": True,
+        },
+    ),
+    "qwen3_moe": (
+        "Qwen3Moe",
+        {
+            **ODD_HEAD,
+            **EXPERTS,
+            **RMS,
+            "rope_parameters": ROPE,
+            "attention_bias": True,
+            "norm_topk_prob": True,
+            "mlp_only_layers": [1],
+        },
+    ),
+    "qwen3_moe-windows": (
+        "Qwen3Moe",
+        {**ODD_HEAD, **EXPERTS, "moe_intermediate_size": 32, "use_sliding_window": True, "sliding_window": 7},
     ),
     "gpt2": (
         "GPT2",

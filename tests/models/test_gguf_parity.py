@@ -32,6 +32,9 @@ ARCHITECTURES = {
     "granite": gguf.MODEL_ARCH.GRANITE,
     "smollm3": gguf.MODEL_ARCH.SMOLLM3,
     "gpt2": gguf.MODEL_ARCH.GPT2,
+    "mixtral": gguf.MODEL_ARCH.LLAMA,
+    "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE,
+    "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
 }
 # What a GGUF file cannot say, and its readers take for granted.
 IMPLIED: dict[str, dict[str, Any]] = {
@@ -47,8 +50,11 @@ IMPLIED: dict[str, dict[str, Any]] = {
         },
     },
     "smollm3": {"no_rope_layers": [1, 1, 1, 0]},
+    "mixtral": {"hidden_act": "silu"},
+    "qwen2_moe": {"use_sliding_window": False, "layer_types": None, "decoder_sparse_step": 1},
+    "qwen3_moe": {"mlp_only_layers": []},
 }
-PERMUTED = ("llama", "granite", "smollm3")  # families whose converter pairs neighbouring dimensions
+PERMUTED = ("llama", "granite", "smollm3", "mixtral")  # families whose converter pairs neighbouring dimensions
 
 
 def permuted(rows: np.ndarray, num_heads: int) -> np.ndarray:
@@ -76,13 +82,26 @@ def write_gguf(name: str, model: torch.nn.Module, path: Path) -> None:
             array = permuted(array, config.num_key_value_heads)
         if family in ("gemma2", "gemma3") and key.endswith("norm.weight"):
             array = array + 1
-        new_name = names.get_name(key, try_suffixes=(".weight", ".bias"))
-        assert new_name is not None, f"gguf knows no name for {key}"
-        writer.add_tensor(new_name, np.ascontiguousarray(array, np.float32))
+        if key.endswith("shared_expert_gate.weight"):
+            array = array[0]
+        for part, piece in gates_and_ups(key, array):
+            new_name = names.get_name(part, try_suffixes=(".weight", ".bias"))
+            assert new_name is not None, f"gguf knows no name for {part}"
+            writer.add_tensor(new_name, np.ascontiguousarray(piece, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def gates_and_ups(key: str, array: np.ndarray) -> list[tuple[str, np.ndarray]]:
+    """Gates and ups of all experts, which transformers keeps in one tensor, apart; everything else as it is."""
+    if key.endswith("experts.down_proj"):
+        return [(f"{key}.weight", array)]
+    if not key.endswith("experts.gate_up_proj"):
+        return [(key, array)]
+    below, half = key.removesuffix("gate_up_proj"), array.shape[1] // 2
+    return [(f"{below}gate_proj.weight", array[:, :half]), (f"{below}up_proj.weight", array[:, half:])]
 
 
 def add_metadata(writer: gguf.GGUFWriter, name: str, config: Any) -> None:
@@ -108,8 +127,15 @@ def add_metadata(writer: gguf.GGUFWriter, name: str, config: Any) -> None:
     if name == "gemma2":
         writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
         writer.add_final_logit_softcapping(config.final_logit_softcapping)
-    if name in ("gemma2", "gemma3", "phi3"):
+    if name in ("gemma2", "gemma3", "phi3", "mixtral"):
         writer.add_sliding_window(config.sliding_window)
+    if "num_experts_per_tok" in config.to_dict():
+        writer.add_expert_count(config.num_experts)
+        writer.add_expert_used_count(config.num_experts_per_tok)
+    if name in ("qwen2_moe", "qwen3_moe"):
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if name == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if name == "granite":
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)

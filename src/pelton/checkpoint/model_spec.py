@@ -50,11 +50,23 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """A mixture of experts in the place of an MLP (Shazeer et al. 2017, arXiv:1701.06538)."""
+
+    num_experts: int
+    num_experts_per_token: int
+    intermediate_size: int  # of one expert
+    normalised: bool  # the weights of a token's experts are divided by their sum
+    shared_intermediate_size: int = 0  # of the expert that all tokens share, behind a sigmoid; 0: there is none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LayerSpec:
     """What may differ from layer to layer."""
 
     rope: Rope | None  # None: no position information in this layer (NoPE, or learned positions)
     window: int | None = None  # a token sees itself and the window - 1 tokens before it; None: all
+    has_experts: bool = False  # in the place of its MLP
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,6 +89,7 @@ class ModelSpec:
     qkv_bias: bool = False
     out_bias: bool = False  # attention output projection
     mlp_bias: bool = False
+    experts: Experts | None = None  # of the layers that have them
     qk_norm: Literal["head", "full"] | None = None  # normalised per head (Qwen3, Gemma 3) or over all heads (OLMo 2)
     learned_positions: int = 0  # rows of a learned position table (GPT-2); 0: none
     attention_scale: float  # multiplies q.k; usually head_dim ** -0.5

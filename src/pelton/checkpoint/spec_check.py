@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 
-from pelton.checkpoint.model_spec import ModelSpec, Rope
+from pelton.checkpoint.model_spec import Experts, ModelSpec, Rope
 from pelton.errors import CheckpointError
 
 MAX_LAYERS = 10_000
 _MAX_SIZE = 1 << 31
+_MAX_EXPERTS = 1 << 14
 _MAX_HEAD_DIM = 1 << 14  # one frequency is computed for every two
 
 
@@ -35,8 +36,23 @@ def check_spec(spec: ModelSpec, source: str) -> None:
     scales = (spec.attention_scale, spec.embedding_multiplier, spec.residual_multiplier, spec.logits_divisor)
     if not all(math.isfinite(scale) for scale in scales) or spec.logits_divisor == 0.0:
         raise CheckpointError(f"{source}: one of the multipliers {scales} is not a finite number, or divides by zero.")
+    if spec.experts is not None:
+        _check_experts(spec.experts, source)
     for rope in {layer.rope for layer in spec.layers if layer.rope is not None}:
         _check_rope(rope, spec.head_dim, source)
+
+
+def _check_experts(experts: Experts, source: str) -> None:
+    if not 1 <= experts.num_experts_per_token <= experts.num_experts <= _MAX_EXPERTS:
+        raise CheckpointError(
+            f"{source}: each token goes to {experts.num_experts_per_token} of {experts.num_experts} experts; "
+            f"expected from 1 to all of them, and at most {_MAX_EXPERTS}."
+        )
+    if not 1 <= experts.intermediate_size <= _MAX_SIZE or not 0 <= experts.shared_intermediate_size <= _MAX_SIZE:
+        raise CheckpointError(
+            f"{source}: experts of {experts.intermediate_size} and a shared one of {experts.shared_intermediate_size} "
+            "channels cannot be right."
+        )
 
 
 def _check_rope(rope: Rope, head_dim: int, source: str) -> None:

@@ -38,6 +38,14 @@ class Tensor:
         """[rows, row_bytes], rows = product of all axes but the last. Costs a pass over converted rows: ask once."""
         return self.stored.make() if isinstance(self.stored, Conversion) else self.stored
 
+    def rows(self, begin: int, end: int, what: str) -> Tensor:
+        """Rows [begin, end) of a matrix, called `what` in messages. Converted ones stay unmade."""
+        shape, stored = (end - begin, *self.shape[1:]), self.stored
+        if not isinstance(stored, Conversion):
+            return Tensor(f"{self.name} ({what})", shape, self.scheme, stored[begin:end])
+        some = Conversion(stored.sources, lambda: stored.make()[begin:end])
+        return Tensor(f"{self.name} ({what})", shape, self.scheme, some)
+
     @property
     def sources(self) -> tuple[Bytes, ...]:
         """The stored bytes that `payload` is made from, as mapped."""
@@ -53,6 +61,21 @@ class Weight:
 
     name: str  # in the plan, for example "layers.3.qkv"
     parts: tuple[Tensor, ...]
+
+    def pieces(self, num_pieces: int) -> list[Weight]:
+        """The matrix cut into `num_pieces` with equally many rows: views of the same bytes, named "experts[3]"."""
+        num_rows, rest = divmod(self.shape[0], num_pieces)
+        assert rest == 0, f"{self.name}: {self.shape[0]} rows are not {num_pieces} equal pieces"
+        cuts: list[list[Tensor]] = [[] for _ in range(num_pieces)]
+        first = 0  # of the part's rows in the whole
+        for part in self.parts:
+            end = first + part.shape[0]
+            for piece in range(first // num_rows, -(-end // num_rows)):
+                cut = max(first, piece * num_rows) - first, min(end, (piece + 1) * num_rows) - first
+                is_whole = cut == (0, part.shape[0])
+                cuts[piece].append(part if is_whole else part.rows(*cut, f"piece {piece}"))
+            first = end
+        return [Weight(f"{self.name}[{index}]", tuple(parts)) for index, parts in enumerate(cuts)]
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pelton.checkpoint.model_spec import ModelSpec
+from pelton.checkpoint.model_spec import Experts, ModelSpec
 from pelton.checkpoint.weight import Weight
 from pelton.errors import CheckpointError
 
@@ -35,6 +35,8 @@ def expected_shapes(spec: ModelSpec) -> dict[str, tuple[tuple[int, ...], str]]:
         "down": ((hidden, inner), sizes),
         "down_bias": ((hidden,), sizes),
     }
+    if spec.experts is not None:
+        table |= expert_shapes(hidden, spec.experts)
     if spec.qk_norm == "head":
         table |= dict.fromkeys(("q_norm", "k_norm"), ((spec.head_dim,), f"head_dim={spec.head_dim}"))
     elif spec.qk_norm == "full":
@@ -42,8 +44,32 @@ def expected_shapes(spec: ModelSpec) -> dict[str, tuple[tuple[int, ...], str]]:
     return table
 
 
-def expected_parts(name: str, spec: ModelSpec) -> tuple[int, ...]:
+def expert_shapes(hidden: int, experts: Experts) -> dict[str, tuple[tuple[int, ...], str]]:
+    """The weights of a mixture of experts. The router's last row is the gate of the shared expert, if there is one."""
+    number, inner, shared = experts.num_experts, experts.intermediate_size, experts.shared_intermediate_size
+    sizes = f"hidden_size={hidden}, num_experts={number}, expert intermediate_size={inner}"
+    table: dict[str, tuple[tuple[int, ...], str]] = {
+        "router": ((number + (shared > 0), hidden), sizes),
+        "experts_gate_up": ((number * 2 * inner, hidden), sizes),
+        "experts_down": ((number * hidden, inner), sizes),
+        "shared_gate_up": ((2 * shared, hidden), f"hidden_size={hidden}, shared_intermediate_size={shared}"),
+        "shared_down": ((hidden, shared), f"hidden_size={hidden}, shared_intermediate_size={shared}"),
+    }
+    return table
+
+
+def expected_parts(name: str, spec: ModelSpec, num_parts: int) -> tuple[int, ...]:
     """Rows of the tensors that a stacked weight is made of, where a checkpoint stores them apart."""
+    experts = spec.experts
+    if experts is not None:
+        rows = {
+            "router": (experts.num_experts, 1),
+            "experts_gate_up": (2 * experts.num_experts * experts.intermediate_size // num_parts,) * num_parts,
+            "experts_down": (spec.hidden_size,) * num_parts,
+            "shared_gate_up": (experts.shared_intermediate_size,) * 2,
+        }
+        if name in rows:
+            return rows[name]
     if name in ("qkv", "qkv_bias"):
         return spec.qkv_sizes
     if name in ("gate_up", "gate_up_bias"):
@@ -58,7 +84,7 @@ def check_shapes(weights: Mapping[str, Weight], spec: ModelSpec) -> None:
         short = name.rpartition(".")[2]
         expected, fields = table.get(short, (weight.shape, ""))
         rows = tuple(part.shape[0] for part in weight.parts)
-        expected_rows = expected_parts(short, spec) if len(rows) > 1 else rows
+        expected_rows = expected_parts(short, spec, len(rows)) if len(rows) > 1 else rows
         if weight.shape != expected or rows != expected_rows:
             tensors = " + ".join(f"{part.name} {list(part.shape)}" for part in weight.parts)
             pieces = f" in parts of {' + '.join(map(str, expected_rows))} rows" if len(rows) > 1 else ""

@@ -32,6 +32,9 @@ def transformed(tensor: Tensor, transform: Transform, spec: ModelSpec, layer: in
         return plus_one(tensor)
     if transform == "transpose":
         return transpose(tensor)
+    if transform == "row":
+        return Tensor(tensor.name, (1, tensor.shape[-1]), tensor.scheme, tensor.stored)
+    assert transform != "experts", "one tensor becomes many: expert_matrices"
     num_heads = spec.num_heads if transform == "rope_rows_q" else spec.num_kv_heads
     assert layer is not None, f"{transform}: {tensor.name} is in no layer"
     rope = spec.layers[layer].rope
@@ -52,6 +55,24 @@ def transpose(tensor: Tensor) -> Tensor:
     if elements.ndim != 2 or elements.shape != tensor.shape:
         raise CheckpointError(f"{tensor.name}: has shape {list(tensor.shape)}, a matrix [in, out] is expected.")
     return Tensor(tensor.name, tensor.shape[::-1], tensor.scheme, np.ascontiguousarray(elements.T).view(np.uint8))
+
+
+def expert_matrices(tensor: Tensor, num_experts: int) -> list[Tensor]:
+    """The matrices that `tensor` stacks, one per expert: views of its rows."""
+    if len(tensor.shape) != 3 or tensor.shape[0] != num_experts:
+        raise CheckpointError(
+            f"{tensor.name}: has shape {list(tensor.shape)}, a matrix for each of {num_experts} experts is expected."
+        )
+    num_rows, rows = tensor.shape[1], tensor.payload
+    return [
+        Tensor(
+            f"{tensor.name}[{expert}]",
+            tensor.shape[1:],
+            tensor.scheme,
+            rows[expert * num_rows : (expert + 1) * num_rows],
+        )
+        for expert in range(num_experts)
+    ]
 
 
 def unpair_rows(tensor: Tensor, num_heads: int, rotary_dim: int) -> Tensor:

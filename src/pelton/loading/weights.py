@@ -8,7 +8,7 @@ transform has to move them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from pelton.checkpoint.contract import Checkpoint
@@ -16,22 +16,27 @@ from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.weight import Tensor, Weight
 from pelton.errors import CheckpointError, nearest
-from pelton.loading.transform import transformed
+from pelton.loading.transform import expert_matrices, transformed
 from pelton.plan import Row, WeightMap
 from pelton.plan.weight_map import Transform
 
-LAYER = "{i}"
+LAYER, EXPERT = "{i}", "{x}"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One row of the map in one layer: what the tensor is called in the file and in the plan."""
+    """One row of the map in one layer, for one expert: what the tensor is called in the file and in the plan."""
 
     row: Row
     layer: int | None
+    expert: int | None
     tensor: str
     to: str
     transform: Transform
+
+    def is_wanted(self, spec: ModelSpec) -> bool:
+        """Whether the conditions of the row hold here."""
+        return self.row.when(spec) and (self.layer is None or self.row.in_layer(spec.layers[self.layer]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +49,14 @@ class LoadedWeights:
 
 def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec) -> LoadedWeights:
     """All weights of the plan, stacked in the order of the rows. Raises CheckpointError unless the match is exact."""
-    places = all_places(weight_map, checkpoint.naming, spec)
+    places = all_places(weight_map, checkpoint.naming, spec, checkpoint.tensors)
     found: dict[str, str] = {}
     dropped: list[tuple[str, str]] = []
     unknown: list[str] = []
     for name in checkpoint.tensors:
         expected = matching(name, places, weight_map)
         reason = drop_reason(name, weight_map) if expected is None else None
-        if expected is not None and not places[expected].row.when(spec):
+        if expected is not None and not places[expected].is_wanted(spec):
             reason = spare_reason(places[expected], spec, checkpoint, name)
         if reason is not None:
             dropped.append((name, reason))
@@ -66,7 +71,7 @@ def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec)
             f"{checkpoint.path}: {listed(unknown)} in no row of the weight map of {spec.architecture!r}. "
             f"{nearest(unknown[0], places)}"
         )
-    wanted = {name: place for name, place in places.items() if place.row.when(spec)}
+    wanted = {name: place for name, place in places.items() if place.is_wanted(spec)}
     missing = [name for name in wanted if name not in found]
     if missing:
         raise CheckpointError(
@@ -76,20 +81,45 @@ def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec)
     return LoadedWeights(stacked(checkpoint, wanted, found, spec), tuple(dropped))
 
 
-def all_places(weight_map: WeightMap, naming: str, spec: ModelSpec) -> dict[str, Place]:
-    """Every row in every layer, by the tensor name that the rows spell."""
+def all_places(weight_map: WeightMap, naming: str, spec: ModelSpec, names: Container[str]) -> dict[str, Place]:
+    """Every row in every layer and for every expert, by the tensor name that the rows spell.
+
+    `names` are those of the file: they decide about alternatives.
+    """
     places: dict[str, Place] = {}
     for row in weight_map.rows:
-        pattern = row.hf if naming == "hf" else row.gguf
-        if pattern is None:
-            continue
-        transform = row.transform if naming == "hf" else row.gguf_transform
-        layers: list[int | None] = [*range(spec.num_layers)] if LAYER in row.to else [None]
-        for layer in layers:
-            tensor, to = (text.replace(LAYER, str(layer)) for text in (pattern, row.to))
-            assert tensor not in places, f"weight map of {spec.architecture}: two rows name {tensor}"
-            places[tensor] = Place(row, layer, tensor, to, transform)
+        for place in places_of(row, naming, spec):
+            assert place.tensor not in places, f"weight map of {spec.architecture}: two rows name {place.tensor}"
+            places[place.tensor] = place
+    for row in weight_map.alternatives:
+        for place in places_of(row, naming, spec):
+            if place.tensor in names:
+                places = {name: other for name, other in places.items() if other.to != place.to}
+                places[place.tensor] = place
     return places
+
+
+def places_of(row: Row, naming: str, spec: ModelSpec) -> list[Place]:
+    """One row in every layer and for every expert; nothing where the format has no such tensor."""
+    pattern = row.hf if naming == "hf" else row.gguf
+    if pattern is None:
+        return []
+    transform = row.transform if naming == "hf" else row.gguf_transform
+    layers: list[int | None] = [*range(spec.num_layers)] if LAYER in row.to else [None]
+    num_experts = 0 if spec.experts is None else spec.experts.num_experts
+    experts: list[int | None] = [*range(num_experts)] if EXPERT in pattern else [None]
+    return [
+        Place(
+            row,
+            layer,
+            expert,
+            pattern.replace(LAYER, str(layer)).replace(EXPERT, str(expert)),
+            row.to.replace(LAYER, str(layer)),
+            transform,
+        )
+        for layer in layers
+        for expert in experts
+    ]
 
 
 def matching(name: str, places: Mapping[str, Place], weight_map: WeightMap) -> str | None:
@@ -130,17 +160,27 @@ def stacked(
     checkpoint: Checkpoint, wanted: Mapping[str, Place], found: Mapping[str, str], spec: ModelSpec
 ) -> dict[str, Weight]:
     """The weights of `wanted`, read, transformed and put together by plan name."""
-    parts: dict[str, list[Tensor]] = {}
+    parts: dict[str, list[tuple[int, Tensor]]] = {}
     for key, place in wanted.items():
-        tensor = transformed(checkpoint.read(found[key]), place.transform, spec, place.layer)
         same = parts.setdefault(place.to, [])
-        if same and same[0].shape[1:] != tensor.shape[1:]:
-            raise CheckpointError(
-                f"{tensor.name}: has shape {list(tensor.shape)}, which cannot be stacked below {same[0].name} "
-                f"{list(same[0].shape)} to {place.to!r}."
-            )
-        same.append(tensor)
-    return {to: Weight(to, tuple(tensors)) for to, tensors in parts.items()}
+        for expert, tensor in pieces(checkpoint.read(found[key]), place, spec):
+            if same and same[0][1].shape[1:] != tensor.shape[1:]:
+                raise CheckpointError(
+                    f"{tensor.name}: has shape {list(tensor.shape)}, which cannot be stacked below {same[0][1].name} "
+                    f"{list(same[0][1].shape)} to {place.to!r}."
+                )
+            same.append((expert, tensor))
+    for same in parts.values():
+        same.sort(key=lambda piece: piece[0])  # stable: rows keep their order within an expert
+    return {to: Weight(to, tuple(tensor for _, tensor in same)) for to, same in parts.items()}
+
+
+def pieces(tensor: Tensor, place: Place, spec: ModelSpec) -> list[tuple[int, Tensor]]:
+    """What the tensor brings to its weight, by expert: one transformed tensor, or a matrix for each expert."""
+    if place.transform == "experts":
+        assert spec.experts is not None, f"{place.to}: this model has no experts"
+        return list(enumerate(expert_matrices(tensor, spec.experts.num_experts)))
+    return [(place.expert or 0, transformed(tensor, place.transform, spec, place.layer))]
 
 
 def listed(names: list[str]) -> str:

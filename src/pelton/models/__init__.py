@@ -16,10 +16,13 @@ ARCHITECTURES = (
     "granite",
     "llama",
     "mistral",
+    "mixtral",
     "olmo2",
     "phi3",
     "qwen2",
+    "qwen2_moe",
     "qwen3",
+    "qwen3_moe",
     "smollm3",
 )
 

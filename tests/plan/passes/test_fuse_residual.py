@@ -17,8 +17,8 @@ def test_models_compute_the_same(name):
     fused = fuse_residual(tiny.plan)
     assert_same(tiny.plan, fused, tiny)
     count = sum(node.op == "linear_add" for node in fused.nodes)
-    # The norms of Gemma stand between the linear of the attention and the sum.
-    assert count == (LAYERS if name == "gemma_like" else 2 * LAYERS)
+    # The norms of Gemma stand between the linear of the attention and the sum; a mixture of experts is no linear.
+    assert count == (LAYERS if name in ("gemma_like", "moe_like") else 2 * LAYERS)
 
 
 @given(plans())

@@ -41,6 +41,23 @@ class KvLayout:
     def layer_bytes(self) -> int: ...
 
 @final
+class ExpertsTask:
+    def __init__(
+        self,
+        *,
+        h_kind: ActivationKind,
+        inner_kind: ActivationKind,
+        hidden_size: int,
+        inner_size: int,
+        max_chosen: int,
+        max_tokens: int,
+        function: str,
+        is_interleaved: bool,
+    ) -> None: ...
+    def memory_bytes(self) -> int: ...
+    def own_bytes(self, num_experts: int) -> int: ...
+
+@final
 class Program:
     def __init__(
         self,
@@ -126,6 +143,21 @@ class Program:
         softcap: float,
         sinks: Vector | None,
     ) -> None: ...
+    def add_route(
+        self, is_logits: bool, x: View, y: View, num_experts: int, num_chosen: int, normalised: bool, factor: float, /
+    ) -> None: ...
+    def add_sigmoid_scale(self, is_logits: bool, x: View, gate: View, y: View, size: int, /) -> None: ...
+    def add_experts(
+        self,
+        task: ExpertsTask,
+        h: int,
+        weights: View,
+        y: View,
+        memory: int,
+        own_memory: int,
+        experts: Sequence[tuple[Sequence[Matrix], Matrix]],
+        /,
+    ) -> None: ...
     def start_profile(self) -> None: ...
     def op_ns(self) -> list[int]: ...
     def op_wall_ns(self) -> list[int]: ...
@@ -144,6 +176,8 @@ class Program:
         out_top_logprobs: Float32,
         out_logits: Float32 | None,
     ) -> None: ...
+
+MAX_CHOSEN_EXPERTS: int
 
 def detected_isa() -> str: ...
 def isa() -> str: ...

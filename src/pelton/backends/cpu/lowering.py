@@ -9,14 +9,15 @@ Runs once, at load; one walk over the plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import prod
 from typing import Any
 
-from pelton.backends.cpu import _native
+from pelton.backends.cpu import _native, moe_lowering
 from pelton.backends.cpu.attention_lowering import lower_attention
 from pelton.backends.cpu.buffer_plan import Buffer, NativeOp, Sharing, View
+from pelton.backends.cpu.operands import axis_of, weight_of
 from pelton.backends.cpu.weights import WeightStore
 from pelton.backends.executable import Limits
 from pelton.errors import BackendError, nearest
@@ -255,14 +256,15 @@ class Lowering:
         """The one form of activation in which everything that reads `value` multiplies it, or None."""
         readers = [node for node in self._plan.nodes if value in node.inputs]
         if value == self._plan.output or any(
-            node.op not in ("linear", "linear_add", "linear_gated") or value in node.inputs[1:] for node in readers
+            node.op not in ("linear", "linear_add", "linear_gated", "experts") or value in node.inputs[1:]
+            for node in readers
         ):
             return None
         kinds = {kind for node in readers for kind in self._activation_kinds(node)}
         return kinds.pop() if len(kinds) == 1 else None
 
     def _activation_kinds(self, node: Node) -> list[Any]:
-        """For each part of a linear's weight, the form of activations that its kernel multiplies."""
+        """For each part of a node's first weight, the form of activations that its kernel multiplies."""
         wide = self._limits.wide_activations
         is_wide = wide == "all" or (wide == "head" and axis_of(node.inputs[0]) == "S")
         return self._store.activation_kinds(weight_of(node, 0), is_wide=is_wide)
@@ -272,10 +274,11 @@ class Lowering:
         x_value, y_value, weight, bias = node.inputs[0], node.outputs[0], weight_of(node, 0), node.weights[1]
         axis, size, function = axis_of(x_value), int(y_value.shape[1]), node.attribute("kind")
         x_kind = self._activation_kinds(node)[0]
-        x = self._quantize(x_value, x_kind, weight)
+        x = self._quantize(x_value, x_kind)
         y = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), size))
         self._quantized[(y_value.id, kind.name)] = y
         self.gated_matrices.setdefault(weight.name, weight)
+        self._note_schemes("linear", weight, self._activation_kinds(node))
         self._note("linear_gated", f"{_native.isa()} interleaved", f"writes activations {kind.name}, no floats")
 
         def emit(p: Any, _: Any, at_buffer: Any) -> None:
@@ -290,7 +293,8 @@ class Lowering:
             raise BackendError(f"cpu: linear multiplies rows, not {x_value}.")
         axis = axis_of(x_value)
         kinds = self._activation_kinds(node)
-        activations = [self._quantize(x_value, kind, weight) for kind in kinds]
+        activations = [self._quantize(x_value, kind) for kind in kinds]
+        self._note_schemes("linear", weight, kinds)
         self.matrices.setdefault(weight.name, weight)
         operands = [*activations, y.buffer] + ([residual.buffer] if residual is not None else [])
 
@@ -303,12 +307,14 @@ class Lowering:
 
         self.ops.append(NativeOp("any", "any", tuple(operands), emit))
 
-    def _quantize(self, x_value: Value, kind: Any, weight: WeightRef) -> Buffer:
+    def _note_schemes(self, op: str, weight: WeightRef, kinds: Sequence[Any]) -> None:
+        for part, kind in zip(self._store.get(weight).parts, kinds, strict=True):
+            why = f"{part.scheme} packed in strips of 64 channels, activations {kind.name}"
+            self._note(op, f"{_native.isa()} {part.scheme}", why)
+
+    def _quantize(self, x_value: Value, kind: Any) -> Buffer:
         """Memory with `x_value` in the form `kind`; the same for all linears that read the value."""
         key = (x_value.id, kind.name)
-        for part in self._store.get(weight).parts:
-            why = f"{part.scheme} packed in strips of 64 channels, activations {kind.name}"
-            self._note("linear", f"{_native.isa()} {part.scheme}", why)
         if key not in self._quantized:
             x, axis = self._view(x_value), axis_of(x_value)
             buffer = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), x.width))
@@ -358,6 +364,7 @@ LOWERED: Mapping[str, Callable[[Lowering, Node], None]] = {
     "select_rows": Lowering._select_rows,
     "softcap": Lowering._one_to_one,
     "split": Lowering._split,
+    **moe_lowering.LOWERED,
 }
 
 
@@ -366,18 +373,3 @@ def label_of(node: Node) -> str:
     if not node.op.startswith("linear"):
         return node.op
     return f"linear {weight_of(node, 0).name.rsplit('.', 1)[-1]}"
-
-
-def axis_of(value: Value) -> Sharing:
-    """The axis of a value's rows. Raises BackendError where a value has none."""
-    axis = value.shape[0]
-    if axis in ("T", "S"):
-        return "T" if axis == "T" else "S"
-    raise BackendError(f"cpu: {value} has no rows of tokens.")
-
-
-def weight_of(node: Node, index: int) -> WeightRef:
-    """A weight that must be there."""
-    ref = node.weights[index]
-    assert ref is not None, f"{node.op}: weight {index} is required"
-    return ref

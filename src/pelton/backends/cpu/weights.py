@@ -17,7 +17,7 @@ from pelton.backends.cpu.mapped_pages import read_ahead, release_pages
 from pelton.backends.cpu.weight_cache import WeightCache
 from pelton.backends.cpu.weight_key import Placed, compute_key
 from pelton.checkpoint.scheme import row_bytes
-from pelton.checkpoint.weight import Conversion, Tensor, Weight
+from pelton.checkpoint.weight import Tensor, Weight
 from pelton.errors import BackendError
 from pelton.plan import WeightRef
 
@@ -53,18 +53,11 @@ def part_bytes(placed: Placed) -> int:
     return sum(part.shape[0] * row_bytes(part.scheme, part.shape[1]) for part in placed.parts)
 
 
-def part_of(tensor: Tensor, rows: slice, what: str) -> Tensor:
-    """Some rows of a tensor. Converted ones stay unmade."""
-    stored = tensor.stored
-    some = Conversion(stored.sources, lambda: stored.make()[rows]) if isinstance(stored, Conversion) else stored[rows]
-    return Tensor(f"{tensor.name} ({what})", (rows.stop - rows.start, *tensor.shape[1:]), tensor.scheme, some)
-
-
 class WeightStore:
     """Weights by plan name, as the native program wants them."""
 
     def __init__(self, weights: Mapping[str, Weight], *, exact: bool) -> None:
-        self._weights = weights
+        self._weights = dict(weights)
         self._exact = exact
         self._placed: list[Placed] = []
         self._matrices: dict[str, list[_native.Matrix]] = {}
@@ -80,6 +73,12 @@ class WeightStore:
         if weight.shape != ref.shape:
             raise BackendError(f"cpu: weight {ref.name!r} has shape {weight.shape}, the plan says {ref}.")
         return weight
+
+    def pieces(self, ref: WeightRef, num_pieces: int) -> list[WeightRef]:
+        """A matrix cut into pieces with equally many rows, each from then on a weight of this store."""
+        made = self.get(ref).pieces(num_pieces)
+        self._weights |= {weight.name: weight for weight in made}
+        return [WeightRef(weight.name, weight.shape) for weight in made]
 
     def activation_kinds(self, ref: WeightRef, *, is_wide: bool) -> list[_native.ActivationKind]:
         """For each part of a matrix, the form of activations that its kernel multiplies; wide ones have two terms."""
@@ -162,7 +161,7 @@ class WeightStore:
         size = ref.shape[0] // 2
         parts = self.get(ref).parts
         if len(parts) == 1:
-            gates, ups = part_of(parts[0], slice(0, size), "gate"), part_of(parts[0], slice(size, 2 * size), "up")
+            gates, ups = parts[0].rows(0, size, "gate"), parts[0].rows(size, 2 * size, "up")
         elif len(parts) == 2:
             gates, ups = parts
         else:

@@ -13,7 +13,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from pelton.backends.executable import Backend, Bytes, Executable, Limits, StepInputs, StepResult
-from pelton.backends.reference import elementwise, linear, norm, rotary, shape
+from pelton.backends.reference import elementwise, experts, linear, norm, rotary, shape
 from pelton.backends.reference.array import Array
 from pelton.backends.reference.attention import StepContext, attention, select_rows
 from pelton.backends.reference.dense import DenseWeights
@@ -31,6 +31,7 @@ DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
         "activation": elementwise.activation,
         "add": elementwise.add,
         "embedding": linear.embedding,
+        "experts": experts.experts,
         "gated": elementwise.gated,
         "heads": shape.heads,
         "layer_norm": norm.layer_norm,
@@ -39,7 +40,9 @@ DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
         "linear_gated": linear.linear_gated,
         "rms_norm": norm.rms_norm,
         "rotary": rotary.rotary,
+        "route": experts.route,
         "scale": elementwise.scale,
+        "sigmoid_scale": elementwise.sigmoid_scale,
         "softcap": elementwise.softcap,
         "split": shape.split,
     }

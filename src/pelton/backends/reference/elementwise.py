@@ -14,10 +14,15 @@ from pelton.backends.reference.array import Array
 ERF: Callable[[Array], Array] = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def silu(x: Array) -> Array:
-    """x * sigmoid(x), written so that no exponential overflows."""
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), written so that no exponential overflows."""
     e = np.exp(-np.abs(x))
-    return x * np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+    return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+def silu(x: Array) -> Array:
+    """x * sigmoid(x)."""
+    return x * sigmoid(x)
 
 
 def gelu(x: Array) -> Array:
@@ -64,6 +69,11 @@ def gated(x_TF2: Array, *, kind: str) -> Array:
 def scale(x: Array, *, factor: float) -> Array:
     """factor * x."""
     return x * factor
+
+
+def sigmoid_scale(x_TE: Array, gate_T1: Array) -> Array:
+    """x * sigmoid(gate)."""
+    return x_TE * sigmoid(gate_T1)
 
 
 def softcap(x: Array, *, cap: float) -> Array:

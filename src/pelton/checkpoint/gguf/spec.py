@@ -9,6 +9,7 @@ Llama 3's stretching arrives as one divisor per frequency; it is kept as a longr
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.gguf.container import Container
 from pelton.checkpoint.gguf.rope import read_rope
-from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope
+from pelton.checkpoint.model_spec import Experts, LayerSpec, ModelSpec, Rope
 from pelton.checkpoint.rope import stretched_length
 from pelton.checkpoint.spec_check import MAX_LAYERS, check_spec
 from pelton.errors import CheckpointError, nearest
@@ -26,8 +27,11 @@ Spec = dict[str, Any]  # keyword arguments of ModelSpec
 _INERT = frozenset({"tensor_data_layout", "rope.scaling.finetuned"})
 _REQUIRED: Mapping[str, tuple[object, ...]] = {
     "attention.causal": (True,),
-    "expert_count": (0,),
-    "expert_used_count": (0,),
+    "expert_gating_func": (1,),  # softmax
+    "expert_weights_scale": (0.0, 1.0),
+    "expert_shared_count": (),
+    "expert_group_count": (0, 1),
+    "interleave_moe_layer_step": (0, 1),
     "use_parallel_residual": (False,),
     "attention.clamp_kqv": (0.0,),
     "attention.max_alibi_bias": (0.0,),
@@ -50,6 +54,9 @@ def read_spec(container: Container) -> ModelSpec:
     spec = ModelSpec(**_READERS[architecture](fields, container, architecture))
     for name, allowed in _REQUIRED.items():
         fields.require(name, *allowed)
+    if spec.experts is None:
+        for name in ("expert_count", "expert_used_count"):
+            fields.require(name, 0)
     fields.check_all_read(_INERT)
     check_spec(spec, path)
     return spec
@@ -140,6 +147,45 @@ def _read_llama(fields: Fields, container: Container, architecture: str) -> Spec
     """Llama and Mistral, whose window, if the file has one, is that of all layers."""
     spec = _read_decoder(fields, container, architecture, theta=10000.0)
     return {**spec, "layers": _windowed(spec["layers"], _read_window(fields), lambda _: True)}
+
+
+def _read_llama_or_mixtral(fields: Fields, container: Container, architecture: str) -> Spec:
+    """Mixtral calls itself "llama" and says how many experts it has."""
+    spec = _read_llama(fields, container, architecture)
+    if fields.integer("expert_count", 0, minimum=0) == 0:
+        return spec
+    sized = {**spec, "architecture": "mixtral"}
+    return _with_experts(fields, container, sized, size=spec["intermediate_size"], normalised=True)
+
+
+def _read_qwen2_moe(fields: Fields, container: Container, architecture: str) -> Spec:
+    spec = {**_read_decoder(fields, container, architecture, theta=None), "architecture": "qwen2_moe"}
+    shared_size = fields.integer("expert_shared_feed_forward_length")
+    return _with_experts(fields, container, spec, normalised=False, shared_size=shared_size)
+
+
+def _read_qwen3_moe(fields: Fields, container: Container, architecture: str) -> Spec:
+    """Weights of experts are normalised in all models of this architecture; only Qwen2's are not."""
+    spec = {**_read_decoder(fields, container, architecture, theta=None), "architecture": "qwen3_moe"}
+    return _with_experts(fields, container, {**spec, "qk_norm": "head"}, normalised=True)
+
+
+def _with_experts(
+    fields: Fields, container: Container, spec: Spec, *, normalised: bool, size: int | None = None, shared_size: int = 0
+) -> Spec:
+    """`spec` with experts in the layers that have a router, as large as `size` unless the file says."""
+    layers = tuple(
+        replace(layer, has_experts=f"blk.{index}.ffn_gate_inp.weight" in container.tensors)
+        for index, layer in enumerate(spec["layers"])
+    )
+    experts = Experts(
+        num_experts=fields.integer("expert_count"),
+        num_experts_per_token=fields.integer("expert_used_count"),
+        intermediate_size=fields.integer("expert_feed_forward_length", size),
+        normalised=fields.flag("expert_weights_norm", normalised),
+        shared_intermediate_size=shared_size,
+    )
+    return {**spec, "layers": layers, "experts": experts}
 
 
 def _read_qwen2(fields: Fields, container: Container, architecture: str) -> Spec:
@@ -264,9 +310,11 @@ def _read_gpt2(fields: Fields, container: Container, architecture: str) -> Spec:
 
 
 _READERS: dict[str, Callable[[Fields, Container, str], Spec]] = {
-    "llama": _read_llama,
+    "llama": _read_llama_or_mixtral,
     "qwen2": _read_qwen2,
     "qwen3": _read_qwen3,
+    "qwen2moe": _read_qwen2_moe,
+    "qwen3moe": _read_qwen3_moe,
     "gemma2": _read_gemma2,
     "gemma3": _read_gemma3,
     "phi3": _read_phi3,

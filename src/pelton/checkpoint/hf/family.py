@@ -255,3 +255,41 @@ GPT2 = Family(
     ),
     required={"scale_attn_by_inverse_layer_idx": (False,)},
 )
+# How the load of experts was balanced in training.
+_BALANCE = frozenset({"output_router_logits", "router_aux_loss_coef", "router_jitter_noise"})
+MIXTRAL = Family(
+    architecture="mixtral",
+    vocab_size=32000,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_layers=32,
+    num_heads=32,
+    num_kv_heads=8,
+    max_position=4096 * 32,
+    norm_eps=1e-5,
+    theta=1e6,
+    inert=_BALANCE,
+    required={"attention_bias": (False,), "mlp_bias": (False,)},
+)
+QWEN2_MOE = Family(
+    architecture="qwen2_moe",
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=5632,
+    num_layers=24,
+    num_heads=16,
+    num_kv_heads=16,
+    max_position=32768,
+    inert=_BALANCE,
+)
+QWEN3_MOE = Family(
+    architecture="qwen3_moe",
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_layers=24,
+    num_heads=32,
+    num_kv_heads=4,
+    max_position=32768,
+    inert=_BALANCE | {"max_window_layers"},
+)

@@ -9,14 +9,16 @@ exact for float32 models, up to 2^-9 off for bfloat16 ones.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.hf import family as families
+from pelton.checkpoint.hf.experts import read_mixtral_experts, read_qwen_experts, with_experts
 from pelton.checkpoint.hf.family import INERT, REQUIRED, Family
 from pelton.checkpoint.hf.quantized.settings import read_quantization
 from pelton.checkpoint.hf.rope import RopeDefaults, read_rope, read_rope_by_layer_type
-from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope
+from pelton.checkpoint.model_spec import Experts, LayerSpec, ModelSpec, Rope
 from pelton.checkpoint.rope import stretched_length
 from pelton.checkpoint.spec_check import MAX_LAYERS, check_spec
 from pelton.errors import nearest
@@ -47,6 +49,14 @@ _GEMMA3_TOP_LEVEL = frozenset(
         "vision_config",
     }
 )
+_QWEN2_EXPERTS = Experts(
+    num_experts=60,
+    num_experts_per_token=4,
+    intermediate_size=1408,
+    normalised=False,
+    shared_intermediate_size=5632,
+)
+_QWEN3_EXPERTS = Experts(num_experts=128, num_experts_per_token=8, intermediate_size=768, normalised=False)
 _PATTERN = "_sliding_window_pattern"  # Gemma 3's, the one private note that says something
 
 
@@ -223,6 +233,43 @@ def _read_qwen(fields: Fields, known: Family) -> Spec:
     return {**spec, "layers": layers, "qk_norm": "head", **_read_biases(fields, mlp=False)}
 
 
+def _read_mixtral(fields: Fields, known: Family) -> Spec:
+    spec = _read_windowed(fields, known)
+    layers = tuple(replace(layer, has_experts=True) for layer in spec["layers"])
+    return {**spec, "layers": layers, "experts": read_mixtral_experts(fields, spec["intermediate_size"])}
+
+
+def _read_qwen2_moe(fields: Fields, known: Family) -> Spec:
+    """Windows, where they are used, alternate in the lower layers, unlike those of the dense models."""
+    spec = _read_decoder(fields, known)
+    window = fields.nullable_integer("sliding_window", 4096, minimum=0)
+    if not fields.flag("use_sliding_window", False):
+        window = None
+    last = fields.integer("max_window_layers", 28, minimum=0)
+    windowed = _read_layer_types(fields, len(spec["layers"]), lambda layer: layer % 2 == 0 and layer < last)
+    return {
+        **spec,
+        "layers": with_experts(fields, _with_windows(spec["layers"], windowed, window or None)),
+        "experts": read_qwen_experts(fields, _QWEN2_EXPERTS),
+        "qkv_bias": fields.flag("qkv_bias", True),
+    }
+
+
+def _read_qwen3_moe(fields: Fields, known: Family) -> Spec:
+    """A window, where one is used, is that of all layers."""
+    spec = _read_decoder(fields, known)
+    window = fields.nullable_integer("sliding_window", 4096)
+    is_windowed = fields.flag("use_sliding_window", False)
+    layers = _with_windows(spec["layers"], [is_windowed] * len(spec["layers"]), window)
+    return {
+        **spec,
+        **_read_biases(fields, mlp=False),
+        "layers": with_experts(fields, layers),
+        "experts": read_qwen_experts(fields, _QWEN3_EXPERTS),
+        "qk_norm": "head",
+    }
+
+
 def _read_gemma(fields: Fields, sizes: Spec, softcaps: tuple[float | None, float | None]) -> Spec:
     """What Gemma 2 and 3 share. A soft-cap of 0 is none, as null is."""
     return {
@@ -322,6 +369,9 @@ _READERS: dict[str, tuple[Family, Reader]] = {
     "MistralForCausalLM": (families.MISTRAL, _read_windowed),
     "Qwen2ForCausalLM": (families.QWEN2, _read_qwen),
     "Qwen3ForCausalLM": (families.QWEN3, _read_qwen),
+    "MixtralForCausalLM": (families.MIXTRAL, _read_mixtral),
+    "Qwen2MoeForCausalLM": (families.QWEN2_MOE, _read_qwen2_moe),
+    "Qwen3MoeForCausalLM": (families.QWEN3_MOE, _read_qwen3_moe),
     "Gemma2ForCausalLM": (families.GEMMA2, _read_gemma2),
     "Gemma3ForCausalLM": (families.GEMMA3, _read_gemma3),
     "Gemma3ForConditionalGeneration": (families.GEMMA3, _read_gemma3),

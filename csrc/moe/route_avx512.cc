@@ -1,0 +1,7 @@
+#include "moe/route_body.h"
+
+namespace pelton {
+
+void route_avx512(const Route& op, int64_t row_begin, int64_t row_end) { route_body(op, row_begin, row_end); }
+
+}  // namespace pelton

@@ -28,6 +28,15 @@ CONFIGS: Mapping[str, dict[str, Any]] = {
     "MistralForCausalLM": {"model_type": "mistral", "sliding_window": 24},
     "Qwen2ForCausalLM": {"model_type": "qwen2", "tie_word_embeddings": True},
     "Qwen3ForCausalLM": {"model_type": "qwen3", "attention_bias": False},
+    "Qwen3MoeForCausalLM": {
+        "model_type": "qwen3_moe",
+        "attention_bias": False,
+        "num_experts": 6,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "norm_topk_prob": True,
+        "mlp_only_layers": [1],
+    },
     "Gemma3ForCausalLM": {
         "model_type": "gemma3_text",
         "hidden_activation": "gelu_pytorch_tanh",
@@ -103,12 +112,30 @@ class TinyModel:
         }
         if self.architecture == "Qwen2ForCausalLM":
             layer |= {f"self_attn.{part}_proj.bias": (q_size if part == "q" else kv_size,) for part in "qkv"}
-        if self.architecture in ("Qwen3ForCausalLM", "Gemma3ForCausalLM"):
+        if self.architecture in ("Qwen3ForCausalLM", "Qwen3MoeForCausalLM", "Gemma3ForCausalLM"):
             layer |= {f"self_attn.{part}_norm.weight": (self.head_dim,) for part in "qk"}
         if self.architecture == "Gemma3ForCausalLM":
             layer |= {f"{side}_feedforward_layernorm.weight": (hidden,) for side in ("pre", "post")}
         for i in range(self.num_layers):
-            shapes |= {f"model.layers.{i}.{name}": shape for name, shape in layer.items()}
+            here = self.with_experts(layer) if self.has_experts(i) else layer
+            shapes |= {f"model.layers.{i}.{name}": shape for name, shape in here.items()}
+        return shapes
+
+    def has_experts(self, layer: int) -> bool:
+        """Whether a mixture of experts stands in the place of the layer's MLP."""
+        config = self.config()
+        return "num_experts" in config and layer not in config["mlp_only_layers"]
+
+    def with_experts(self, layer: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+        """The tensors of a layer with a router and experts for those of its MLP."""
+        config, hidden = self.config(), self.hidden_size
+        shapes = {name: shape for name, shape in layer.items() if not name.startswith("mlp.")}
+        shapes["mlp.gate.weight"] = (config["num_experts"], hidden)
+        inner = config["moe_intermediate_size"]
+        for expert in range(config["num_experts"]):
+            for part in ("gate", "up", "down"):
+                shape = (hidden, inner) if part == "down" else (inner, hidden)
+                shapes[f"mlp.experts.{expert}.{part}_proj.weight"] = shape
         return shapes
 
     def tensors(self) -> dict[str, npt.NDArray[np.float32]]:

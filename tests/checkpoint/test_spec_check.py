@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope, RopeScaling
+from pelton.checkpoint.model_spec import Experts, LayerSpec, ModelSpec, Rope, RopeScaling
 from pelton.checkpoint.spec_check import check_spec
 from pelton.errors import CheckpointError
 
@@ -32,8 +32,14 @@ def yarn(**changes: Any) -> RopeScaling:
     return RopeScaling(**{"kind": "yarn", "factor": 2.0, "original_max_position": 16, **changes})
 
 
+def experts(**changes: Any) -> Experts:
+    sizes = {"num_experts": 8, "num_experts_per_token": 2, "intermediate_size": 4, "normalised": True}
+    return Experts(**{**sizes, **changes})
+
+
 def test_a_sound_spec_passes() -> None:
     check_spec(SOUND, "x")
+    check_spec(replace(SOUND, experts=experts()), "x")
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,10 @@ def test_a_sound_spec_passes() -> None:
         ({"norm_eps": 2.0}, "epsilon is 2.0"),
         ({"logits_divisor": 0.0}, "divides by zero"),
         ({"attention_scale": float("inf")}, "not a finite number"),
+        ({"experts": experts(num_experts_per_token=0)}, "goes to 0 of 8 experts"),
+        ({"experts": experts(num_experts_per_token=9)}, "goes to 9 of 8 experts"),
+        ({"experts": experts(num_experts=1 << 20)}, "of 1048576 experts"),
+        ({"experts": experts(intermediate_size=0)}, "experts of 0 and"),
         ({"layers": (LayerSpec(rope=Rope(theta=10.0, rotary_dim=6)),)}, "6 rotary dimensions"),
         ({"layers": (LayerSpec(rope=Rope(theta=10.0, rotary_dim=3)),)}, "3 rotary dimensions"),
     ],

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.loading.memory_checkpoint import MemoryCheckpoint
 
-from pelton.checkpoint.model_spec import LayerSpec, ModelSpec
+from pelton.checkpoint.model_spec import Experts, LayerSpec, ModelSpec
 from pelton.errors import CheckpointError
 from pelton.loading.weights import load_weights
 from pelton.plan import Row, WeightMap
@@ -144,3 +144,62 @@ def test_one_weight_under_two_spellings():
 def test_parts_that_cannot_be_stacked():
     with pytest.raises(CheckpointError, match=r"model\.layers\.0\.k: has shape \[2, 5\]"):
         load(tensors() | {"model.layers.0.k": np.ones((2, 5))})
+
+
+EXPERT_MAP = WeightMap(
+    rows=(
+        Row(to="layers.{i}.up", hf="layers.{i}.x.{x}.gate", gguf="blk.{i}.gate_x", gguf_transform="experts"),
+        Row(to="layers.{i}.up", hf="layers.{i}.x.{x}.up", gguf="blk.{i}.up_x", gguf_transform="experts"),
+        Row(to="layers.{i}.router", hf="layers.{i}.router", gguf="blk.{i}.router"),
+        Row(to="layers.{i}.router", hf="layers.{i}.shared", gguf="blk.{i}.shared", gguf_transform="row"),
+    ),
+    alternatives=(Row(to="layers.{i}.up", hf="layers.{i}.x.all", gguf=None, transform="experts"),),
+)
+EXPERT_SPEC = replace(
+    SPEC, experts=Experts(num_experts=3, num_experts_per_token=1, intermediate_size=2, normalised=True)
+)
+
+
+def expert_weights(arrays, naming="hf"):
+    return load_weights(MemoryCheckpoint(arrays, naming=naming), EXPERT_MAP, EXPERT_SPEC).weights
+
+
+def test_experts_are_stacked_one_by_one_in_every_spelling():
+    """Apart in Hugging Face files, all gates and all ups in GGUF, everything in one tensor; here each layer its own."""
+    rng = np.random.default_rng(4)
+    gates, ups, routers = (rng.normal(size=shape).astype(np.float32) for shape in ((2, 3, 2, 4),) * 2 + ((2, 4, 4),))
+    both = np.concatenate((gates, ups), axis=2)  # [layers, experts, gates and ups, columns]
+    apart, stacked = {}, {}
+    for layer in range(2):
+        apart |= {f"layers.{layer}.router": routers[layer, :3], f"layers.{layer}.shared": routers[layer, 3:]}
+        stacked |= {f"blk.{layer}.gate_x": gates[layer], f"blk.{layer}.up_x": ups[layer]}
+        stacked |= {f"blk.{layer}.router": routers[layer, :3], f"blk.{layer}.shared": routers[layer, 3]}
+    apart |= {f"layers.0.x.{expert}.gate": gates[0, expert] for expert in range(3)}
+    apart |= {f"layers.0.x.{expert}.up": ups[0, expert] for expert in reversed(range(3))}
+    apart["layers.1.x.all"] = both[1]
+    for weights in (expert_weights(apart), expert_weights(stacked, "gguf")):
+        for layer in range(2):
+            np.testing.assert_array_equal(numbers(weights[f"layers.{layer}.up"]), both[layer].reshape(12, 4))
+            np.testing.assert_array_equal(numbers(weights[f"layers.{layer}.router"]), routers[layer])
+
+
+def test_a_missing_expert_is_named():
+    arrays = {
+        f"layers.{i}.x.{x}.{part}": np.ones((2, 4)) for i in range(2) for x in range(3) for part in ("gate", "up")
+    }
+    arrays |= {
+        f"layers.{i}.{name}": np.ones((rows, 4)) for i in range(2) for name, rows in (("router", 3), ("shared", 1))
+    }
+    del arrays["layers.1.x.2.up"]
+    with pytest.raises(CheckpointError, match=r"tensor layers\.1\.x\.2\.up is missing"):
+        expert_weights(arrays)
+
+
+def test_tensors_belong_to_layers_of_one_kind_only():
+    row = Row(to="layers.{i}.mlp", hf="layers.{i}.mlp", gguf=None, in_layer=lambda layer: layer.window is None)
+    spec = replace(SPEC, layers=(LayerSpec(rope=None, window=3), LayerSpec(rope=None)))
+    arrays = {"layers.1.mlp": np.ones((2, 2))}
+    loaded = load_weights(MemoryCheckpoint(arrays), WeightMap(rows=(row,)), spec)
+    assert set(loaded.weights) == {"layers.1.mlp"}
+    with pytest.raises(CheckpointError, match=r"layers\.0\.mlp: the configuration says"):
+        load_weights(MemoryCheckpoint(arrays | {"layers.0.mlp": np.ones((2, 2))}), WeightMap(rows=(row,)), spec)

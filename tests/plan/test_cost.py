@@ -57,6 +57,17 @@ def test_attention_counts_what_each_token_sees(window, seen, read):
     assert cost.num_bytes == values + (3 + read) * 2 * 8 * 4
 
 
+@pytest.mark.parametrize(("num_tokens", "num_read"), [(1, 2), (3, 6), (7, 8)])
+def test_experts_are_read_at_most_as_often_as_they_are_chosen(num_tokens, num_read):
+    p = Recorder()
+    h, w = p.value(("T", 5)), p.value(("T", 8))
+    gate_up, down = WeightRef("up", (8 * 2 * 3, 5)), WeightRef("down", (8 * 5, 3))
+    plan = p.plan(ops.experts(p, h, w, gate_up, down, num_chosen=2, kind="silu"))
+    cost = total_cost(plan, sizes(plan, (0, num_tokens)))
+    assert cost.num_bytes == 4 * (num_tokens * (5 + 8 + 5) + num_read * 3 * 3 * 5)
+    assert cost.num_operations == num_tokens * 2 * (6 * 5 * 3 + 9 * 3 + 2 * 5)
+
+
 def test_only_the_rows_that_are_used_are_moved():
     w = WeightRef("w", (1000, 5))
     plan = one(lambda p: ops.select_rows(p, ops.embedding(p, p.token_ids, w)))

@@ -13,7 +13,7 @@ import pytest
 from transformers import AutoConfig
 
 from pelton.checkpoint.hf.spec import read_spec
-from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope, RopeScaling
+from pelton.checkpoint.model_spec import Experts, LayerSpec, ModelSpec, Rope, RopeScaling
 from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
@@ -23,6 +23,9 @@ Config = dict[str, Any]
 CLASSES = {
     "llama": "LlamaForCausalLM",
     "mistral": "MistralForCausalLM",
+    "mixtral": "MixtralForCausalLM",
+    "qwen2_moe": "Qwen2MoeForCausalLM",
+    "qwen3_moe": "Qwen3MoeForCausalLM",
     "qwen2": "Qwen2ForCausalLM",
     "qwen3": "Qwen3ForCausalLM",
     "gemma2": "Gemma2ForCausalLM",
@@ -127,6 +130,35 @@ TWINS: dict[str, tuple[str, Config, Config, Config]] = {
         {**SIZES, "attention_bias": True, "use_sliding_window": False, "max_window_layers": 2},
         {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
         {"rope_theta": 1e6, "sliding_window": None},
+    ),
+    "mixtral": (
+        "mixtral",
+        {**SIZES, "sliding_window": 5, "num_local_experts": 6, "num_experts_per_tok": 3},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        {"rope_theta": 1e6, "router_aux_loss_coef": 0.02, "output_router_logits": False},
+    ),
+    "qwen2_moe": (
+        "qwen2_moe",
+        {
+            **PHI_SIZES,
+            "use_sliding_window": True,
+            "sliding_window": 5,
+            "max_window_layers": 3,
+            "decoder_sparse_step": 2,
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+            "num_experts": 6,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": True,
+        },
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        {"rope_theta": 1e6, "router_aux_loss_coef": 0.001},
+    ),
+    "qwen3_moe": (
+        "qwen3_moe",
+        {**SIZES, "moe_intermediate_size": 24, "num_experts": 6, "num_experts_per_tok": 3, "mlp_only_layers": [2]},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 1e6}},
+        {"rope_theta": 1e6, "sliding_window": None, "use_sliding_window": False, "max_window_layers": 4},
     ),
     "gemma2": (
         "gemma2",
@@ -292,6 +324,20 @@ def test_windows_of_qwen_begin_at_max_window_layers() -> None:
     assert not read(base).out_bias
 
 
+def test_windows_of_qwen2_moe_alternate_below_max_window_layers() -> None:
+    base = v4("qwen2_moe", **PHI_SIZES, sliding_window=5, max_window_layers=3, use_sliding_window=True)
+    assert [layer.window for layer in read(base).layers] == [5, None, 5, None]
+    assert [layer.window for layer in read({**base, "max_window_layers": 1}).layers] == [5, None, None, None]
+    assert [layer.window for layer in read({**base, "use_sliding_window": False}).layers] == [None] * 4
+    assert not read({**base, "qkv_bias": False}).qkv_bias
+
+
+def test_experts_stand_in_the_layers_that_the_fields_say() -> None:
+    spec = read(v4("qwen3_moe", **SIZES, decoder_sparse_step=2, mlp_only_layers=[3], num_local_experts=9))
+    assert [layer.has_experts for layer in spec.layers] == [False, True, False, False]
+    assert spec.experts == Experts(num_experts=9, num_experts_per_token=8, intermediate_size=768, normalised=False)
+
+
 def test_smollm3_ones_mean_rotary() -> None:
     spec = read(v4("smollm3", **PHI_SIZES, no_rope_layers=[1, 0, 0, 1]))
     assert [layer.rope is None for layer in spec.layers] == [False, True, True, False]
@@ -352,6 +398,9 @@ def test_what_cannot_be_computed_is_refused(change: Config, message: str) -> Non
         ("qwen2", {"layer_types": ["full_attention"]}, "one per layer"),
         ("smollm3", {"no_rope_layers": [1, 0]}, "no_rope_layers"),
         ("phi3", {"attention_bias": True}, "attention_bias"),
+        ("qwen2_moe", {"mlp_only_layers": [24]}, "not among the 24"),
+        ("qwen3_moe", {"num_experts": 4, "num_local_experts": 5}, "must agree"),
+        ("mixtral", {"num_experts_per_tok": 9}, "goes to 9 of 8 experts"),
     ],
 )
 def test_what_a_family_cannot_do_is_refused(model_type: str, change: Config, message: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
 from tests.model_files import GgufTensor, f32, f32s, flag, gguf_bytes, gguf_matrix, i32s, llama_gguf, strings, text, u32
 
 from pelton.checkpoint.dequantize import dequantize
@@ -39,6 +40,17 @@ def test_tensors_are_views_with_rows(tmp_path: Path) -> None:
     assert dequantize(tensor).tobytes() == matrix.payload  # still valid after close
     with pytest.raises(CheckpointError, match="is closed"):
         checkpoint.read("token_embd.weight")
+
+
+@pytest.mark.parametrize("kind", [GGMLQuantizationType.IQ4_NL, GGMLQuantizationType.IQ4_XS, GGMLQuantizationType.MXFP4])
+def test_codes_are_read_as_the_reference_reads_them(tmp_path: Path, kind: GGMLQuantizationType) -> None:
+    _, block_bytes = GGML_QUANT_SIZES[kind]
+    num_blocks = 256 // GGML_QUANT_SIZES[kind][0]
+    payload = (np.arange(2 * num_blocks * block_bytes) % 101).astype(np.uint8).reshape(2, -1)
+    coded = GgufTensor(name=b"output.weight", dims=(256, 2), type_id=int(kind), payload=payload.tobytes())
+    tensor = open_llama(tmp_path, tensors=[coded]).read("output.weight")
+    assert (tensor.shape, tensor.scheme) == ((2, 256), kind.name)
+    np.testing.assert_array_equal(dequantize(tensor), quants.dequantize(payload, kind))
 
 
 def test_unknown_and_unusable_tensors_are_refused_when_read(tmp_path: Path) -> None:

@@ -30,12 +30,31 @@ def bytes_of(tensor: PlacedTensor) -> Bytes:
     return tensor.file.rows(tensor.offset, 1, tensor.info.nbytes)
 
 
+def bytes_of_words(words: Words) -> Bytes:
+    """[N, W] words -> [N, 4 * W] bytes, the lowest first."""
+    return np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)
+
+
 def unpack_rows(words: Words, bits: int) -> Bytes:
     """[N, W] words, lowest bits first -> [N, W * 32 / bits] integers."""
-    stored = np.ascontiguousarray(words).view(np.uint8).reshape(len(words), -1)
+    stored = bytes_of_words(words)
     if bits == 8:
         return stored
     integers = np.empty((len(words), 2 * stored.shape[1]), np.uint8)
     integers[:, 0::2] = stored & 15
     integers[:, 1::2] = stored >> 4
     return integers
+
+
+def part_nibbles(pairs: Bytes) -> Bytes:
+    """[N, B] with two neighbouring elements in a byte, the first in its low half -> GGUF's order, of the same shape.
+
+    There byte j of 16 holds elements j and j + 16. Eight bytes are one number here: loops over eight are slow in numpy.
+    """
+    eights = np.ascontiguousarray(pairs).view("<u8").reshape(-1, 2)
+    first, second = eights[:, 0], eights[:, 1]
+    low, four = np.uint64(0x0F0F0F0F0F0F0F0F), np.uint64(4)
+    parted = np.empty(pairs.size, np.uint8)
+    parted[0::2] = (first & low | (second & low) << four).view(np.uint8)
+    parted[1::2] = (first >> four & low | second & ~low).view(np.uint8)
+    return parted.reshape(pairs.shape)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pelton.checkpoint.hf.quantized.arrays import Bytes, Words, array_of
+from pelton.checkpoint.hf.quantized.arrays import Bytes, Words, array_of, bytes_of_words
 from pelton.checkpoint.hf.quantized.group_rows import Groups
 from pelton.checkpoint.hf.quantized.settings import Quantization
 from pelton.checkpoint.hf.safetensors import PlacedTensor
@@ -42,7 +42,7 @@ def make_groups(parts: Parts, quantization: Quantization, shape: tuple[int, int]
     words = array_of(parts["qweight"])
 
     def integers(begin: int, end: int) -> Bytes:
-        return _unpack_channels(words[:, begin // 8 : end // 8])
+        return _pair_inputs(words[:, begin // 8 : end // 8])
 
     return Groups(
         bits=quantization.bits,
@@ -52,6 +52,17 @@ def make_groups(parts: Parts, quantization: Quantization, shape: tuple[int, int]
         zeros_NG=_unpack_channels(array_of(parts["qzeros"])),
         integers=integers,
     )
+
+
+def _pair_inputs(words: Words) -> Bytes:
+    """[K, W] words -> [8 * W, K / 2] bytes, each with two neighbouring inputs of a channel."""
+    num_words = words.shape[1]
+    first = np.ascontiguousarray(bytes_of_words(words[0::2]).T)
+    second = np.ascontiguousarray(bytes_of_words(words[1::2]).T)
+    pairs = np.empty((num_words, 8, first.shape[1]), np.uint8)
+    pairs[:, _CHANNELS[0::2]] = (first & 15 | second << np.uint8(4)).reshape(num_words, 4, -1)
+    pairs[:, _CHANNELS[1::2]] = (first >> 4 | second & 0xF0).reshape(num_words, 4, -1)
+    return pairs.reshape(8 * num_words, -1)
 
 
 def _unpack_channels(words: Words) -> Bytes:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, bytes_of, unpack_rows
+from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, bytes_of, bytes_of_words, unpack_rows
 from pelton.checkpoint.hf.quantized.group_rows import Groups
 from pelton.checkpoint.hf.quantized.settings import Quantization
 from pelton.checkpoint.hf.safetensors import PlacedTensor
@@ -57,7 +57,7 @@ def make_packed_groups(parts: Parts, quantization: Quantization, shape: tuple[in
         group_size=group_size,
         scales_NG=_read_scales(parts, shape, group_size),
         zeros_NG=_read_zeros(parts, quantization, quantization.bits, shape, group_size),
-        integers=lambda begin, end: unpack_rows(words[begin:end], quantization.bits),
+        integers=lambda begin, end: bytes_of_words(words[begin:end]),
     )
 
 

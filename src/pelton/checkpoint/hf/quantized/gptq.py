@@ -14,7 +14,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, unpack_rows
+from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, bytes_of_words, unpack_rows
 from pelton.checkpoint.hf.quantized.group_rows import Groups
 from pelton.checkpoint.hf.quantized.settings import Quantization
 from pelton.checkpoint.hf.safetensors import PlacedTensor
@@ -65,7 +65,7 @@ def make_groups(parts: Parts, quantization: Quantization, shape: tuple[int, int]
     words = array_of(parts["qweight"])
 
     def integers(begin: int, end: int) -> Bytes:
-        return unpack_rows(words[:, begin:end].T, bits)
+        return bytes_of_words(words[:, begin:end].T)
 
     return Groups(
         bits=bits,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pelton.checkpoint.hf.quantized.arrays import part_nibbles
 from pelton.checkpoint.scheme import row_bytes
 
 Bytes = npt.NDArray[np.uint8]
@@ -25,7 +26,10 @@ _WORD_CHANNELS = 8  # chunks begin at whole words of AWQ
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Groups:
-    """A linear of N channels and K inputs. `integers(begin, end)` gives q of channels [begin, end): [channels, K]."""
+    """A linear of N channels and K inputs. `integers(begin, end)` gives q of channels [begin, end) in order.
+
+    They are [channels, K * bits / 8] bytes; of 4 bits there are two in a byte, the first in its low half.
+    """
 
     bits: int
     row_size: int
@@ -58,8 +62,6 @@ def make_rows(groups: Groups, scheme: str) -> Bytes:
         blocks[part, :, :4] = scales.view(np.uint8).reshape(*scales.shape, 4)
         blocks[part, :, 4] = groups.zeros_NG[part][:, group_of_block]
         integers = groups.integers(part.start, part.stop)
-        if groups.bits == 4:
-            runs = integers.reshape(len(integers), num_blocks, -1, 2, 16)
-            integers = runs[..., 0, :] | runs[..., 1, :] << np.uint8(4)
-        blocks[part, :, 5:] = integers.reshape(len(integers), num_blocks, -1)
+        ordered = part_nibbles(integers) if groups.bits == 4 else integers
+        blocks[part, :, 5:] = ordered.reshape(len(ordered), num_blocks, -1)
     return rows

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of
+from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, part_nibbles
 from pelton.checkpoint.hf.quantized.settings import Quantization
 from pelton.checkpoint.hf.safetensors import PlacedTensor
 from pelton.checkpoint.read_tensor import check_exponents
@@ -31,12 +31,9 @@ def find_shape(parts: Parts, quantization: Quantization) -> tuple[int, int]:
 def make_rows(codes: Bytes, exponents: Bytes) -> Bytes:
     """[N, K / 2] codes and [N, K / 32] exponents -> [N, row_bytes] of GGUF's blocks, a fresh array."""
     num_channels, num_blocks = exponents.shape
-    first, second = np.split(codes.reshape(num_channels, num_blocks, 2, 8), 2, axis=2)
-    first, second = first[:, :, 0], second[:, :, 0]
     blocks = np.empty((num_channels, num_blocks, 17), np.uint8)
     blocks[..., 0] = exponents
-    blocks[..., 1::2] = first & 15 | second << np.uint8(4)
-    blocks[..., 2::2] = first >> 4 | second & 0xF0
+    blocks[..., 1:] = part_nibbles(codes).reshape(num_channels, num_blocks, 16)
     return blocks.reshape(num_channels, -1)
 
 

@@ -13,7 +13,7 @@ import pytest
 from transformers import AutoConfig
 
 from pelton.checkpoint.hf.spec import read_spec
-from pelton.checkpoint.model_spec import Experts, LayerSpec, ModelSpec, Rope, RopeScaling
+from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope, RopeScaling
 from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
@@ -322,20 +322,6 @@ def test_windows_of_qwen_begin_at_max_window_layers() -> None:
     assert [layer.window for layer in explicit.layers] == [5, None, 5, None]
     assert read(base).qkv_bias
     assert not read(base).out_bias
-
-
-def test_windows_of_qwen2_moe_alternate_below_max_window_layers() -> None:
-    base = v4("qwen2_moe", **PHI_SIZES, sliding_window=5, max_window_layers=3, use_sliding_window=True)
-    assert [layer.window for layer in read(base).layers] == [5, None, 5, None]
-    assert [layer.window for layer in read({**base, "max_window_layers": 1}).layers] == [5, None, None, None]
-    assert [layer.window for layer in read({**base, "use_sliding_window": False}).layers] == [None] * 4
-    assert not read({**base, "qkv_bias": False}).qkv_bias
-
-
-def test_experts_stand_in_the_layers_that_the_fields_say() -> None:
-    spec = read(v4("qwen3_moe", **SIZES, decoder_sparse_step=2, mlp_only_layers=[3], num_local_experts=9))
-    assert [layer.has_experts for layer in spec.layers] == [False, True, False, False]
-    assert spec.experts == Experts(num_experts=9, num_experts_per_token=8, intermediate_size=768, normalised=False)
 
 
 def test_smollm3_ones_mean_rotary() -> None:

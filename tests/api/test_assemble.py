@@ -25,6 +25,7 @@ from pelton.api.assemble import (
     start_in_child,
     start_in_process,
 )
+from pelton.api.engine_command import ENGINE_COMMAND
 from pelton.api.parts import EngineParts
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.config.hardware import probe_hardware
@@ -32,6 +33,7 @@ from pelton.config.user_config import UserConfig, ask
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.process_client import ProcessClient
+from pelton.engine.started import Started, start_process
 from pelton.engine.supervisor import Patience
 from pelton.errors import CheckpointError, ConfigError
 from pelton.loading import load_model
@@ -217,8 +219,8 @@ def test_an_engine_that_cannot_start_leaves_no_process(
 ) -> None:
     clients: list[ProcessClient] = []
 
-    def make_client(command: Sequence[str], config: bytes, patience: Patience) -> ProcessClient:
-        clients.append(ProcessClient(command, config, patience))
+    def make_client(command: Sequence[str], config: bytes, patience: Patience, first: Started | None) -> ProcessClient:
+        clients.append(ProcessClient(command, config, patience, first))
         return clients[-1]
 
     def refuse(_source: object) -> Tokenizer:
@@ -232,10 +234,13 @@ def test_an_engine_that_cannot_start_leaves_no_process(
     else:
         (folder / "model.safetensors").unlink()
 
+    started = start_process(ENGINE_COMMAND)
+
     async def test() -> None:
         with pytest.raises(CheckpointError, match="safetensors"):
-            await start_in_child(opened)
+            await start_in_child(opened, started=started)
         assert [client.engine_pid for client in clients] == [None]
+        assert not started.is_running
 
     run(test)
     opened.checkpoint.close()

@@ -11,7 +11,8 @@ import pytest
 from tests.engine.fakes import make_request
 from tests.fakes import TinyModel
 
-from pelton.api.assemble import ENGINE_COMMAND, open_model
+from pelton.api.assemble import open_model
+from pelton.api.engine_command import ENGINE_COMMAND
 from pelton.api.engine_main import main
 from pelton.config.user_config import ask
 from pelton.core.messages import (

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,18 +13,19 @@ from tests.api.fakes import make_parts
 
 from pelton.cli import serve as module
 from pelton.cli.main import main
+from pelton.engine.started import Started, start_process
 
 pytestmark = pytest.mark.unit
 
 
 @pytest.fixture(autouse=True)
-def no_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A model must not be touched here."""
+def no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process must be started here."""
 
     def fail(*_: Any) -> None:
-        raise AssertionError("the model is loaded")
+        raise AssertionError("an engine is started")
 
-    monkeypatch.setattr(module, "open_model", fail)
+    monkeypatch.setattr(module, "start_process", fail)
 
 
 def test_a_taken_port_is_known_before_the_model_loads(capsys: pytest.CaptureFixture[str]) -> None:
@@ -66,3 +69,18 @@ def test_an_open_server_is_warned_about_and_a_key_is_never_shown() -> None:
     assert "warning" not in text
     assert "s3cret" not in text
     assert "Bearer KEY" in text
+
+
+def test_the_process_ends_with_a_model_that_cannot_be_opened(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    all_started: list[Started] = []
+
+    def start(_command: Any) -> Started:
+        all_started.append(start_process([sys.executable, "-c", "import time; time.sleep(60)"]))
+        return all_started[-1]
+
+    monkeypatch.setattr(module, "start_process", start)
+    assert main(["serve", str(tmp_path / "missing.gguf"), "--port", "0"]) != 0
+    assert "missing.gguf" in capsys.readouterr().err
+    assert [started.is_running for started in all_started] == [False]

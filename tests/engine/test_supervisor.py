@@ -10,6 +10,7 @@ from tests.engine.fake_engine_main import Behaviour
 from tests.engine.fakes import make_request
 
 from pelton.core.messages import Add, EngineFacts, FromEngine, Outputs, Progress, Ready
+from pelton.engine.started import start_process
 from pelton.engine.supervisor import Listener, Patience, Supervisor
 
 pytestmark = pytest.mark.cpu  # real processes
@@ -81,5 +82,24 @@ def test_close_while_waiting_for_the_next_try_leaves_no_process() -> None:
         await supervisor.close()
         assert supervisor.pid is None
         assert supervisor.num_restarts == 0
+
+    asyncio.run(asyncio.wait_for(test(), 30))
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_the_first_engine_is_the_one_that_was_started_if_it_still_runs(has_ended: bool) -> None:
+    command = [sys.executable, str(MAIN)]
+    first = start_process(command)
+    if has_ended:
+        first.process.kill()
+        first.process.wait()
+
+    async def test() -> None:
+        config = msgspec.msgpack.encode(Behaviour())
+        supervisor = Supervisor(command, config, Notes(), Patience(first_backoff_s=60.0), first)
+        await supervisor.start()
+        assert (supervisor.pid == first.process.pid) == (not has_ended)
+        await supervisor.close()
+        assert not first.is_running
 
     asyncio.run(asyncio.wait_for(test(), 30))

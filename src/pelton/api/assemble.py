@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from pelton.api.engine_command import ENGINE_COMMAND
 from pelton.api.parts import EngineParts, ProgressCallback
 from pelton.api.progress import in_steps
 from pelton.api.stall import compute_stall_timeout_s
@@ -38,6 +38,7 @@ from pelton.engine.limits import SchedulerLimits
 from pelton.engine.loop import EngineLoop
 from pelton.engine.process_client import ProcessClient
 from pelton.engine.scheduler import Scheduler
+from pelton.engine.started import Started
 from pelton.engine.supervisor import Patience
 from pelton.errors import ConfigError
 from pelton.kvcache.block_pool import BlockPool
@@ -52,7 +53,6 @@ from pelton.tokenization.chat_template import TemplateWorker
 if TYPE_CHECKING:
     from pelton.backends.cpu.weight_cache import WeightCache
 
-ENGINE_COMMAND = (sys.executable, "-m", "pelton.api.engine_main")
 KV_LANES = 32  # the native attention kernel pads a head to whole lanes of this many numbers
 KV_SCALE_BYTES = 4  # of an int8 cache, for each token and head
 
@@ -298,10 +298,15 @@ async def start_in_process(asked: UserConfig, on_progress: ProgressCallback | No
     return make_parts(opened, client, client.facts, tokenizer)
 
 
-async def start_in_child(opened: Opened, on_progress: ProgressCallback | None = None) -> EngineParts:
-    """An engine in a process of its own: for servers. The tokenizer is built while the engine loads."""
+async def start_in_child(
+    opened: Opened, on_progress: ProgressCallback | None = None, started: Started | None = None
+) -> EngineParts:
+    """An engine in a process of its own: for servers. The tokenizer is built while the engine loads.
+
+    `started` is the process, if there is one already; it is taken over.
+    """
     patience = Patience(stall_timeout_s=opened.stall_timeout_s)
-    client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup), patience)
+    client = ProcessClient(ENGINE_COMMAND, msgspec.msgpack.encode(opened.setup), patience, started)
     starting = asyncio.create_task(client.start(on_progress))
     try:
         making = asyncio.to_thread(make_tokenizer, opened.checkpoint.tokenizer_source)

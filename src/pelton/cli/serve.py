@@ -1,25 +1,29 @@
-"""`pelton serve MODEL`: the OpenAI API on a port, the engine in a process beside it."""
+"""`pelton serve MODEL`: the OpenAI API on a port, the engine in a process beside it.
+
+The engine's process is started first of all, so that it imports its half while this one imports the server's: that is
+why the heavy imports stand inside functions.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import socket
+from typing import TYPE_CHECKING
 
 import click
 
 from pelton import __version__
-from pelton.api.assemble import open_model, start_in_child
-from pelton.api.parts import EngineParts
-from pelton.api.progress import StartBar
-from pelton.api.text_engine import TextEngine
+from pelton.api.engine_command import ENGINE_COMMAND
 from pelton.cli.options import config_options, get_model
 from pelton.config.schema import EngineConfig
 from pelton.config.user_config import UserConfig
+from pelton.engine.started import Started, start_process
 from pelton.observability.log import setup_logging
-from pelton.server.lifecycle import Server
 from pelton.server.listen import bind_socket, describe_address
-from pelton.server.state import ServerState
+
+if TYPE_CHECKING:
+    from pelton.api.parts import EngineParts
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -34,14 +38,24 @@ def serve(asked: UserConfig) -> None:
     get_model(asked)
     setup_logging(asked.get("log_level"), asked.get("log_format"))
     with bind_socket(asked.get("host"), asked.get("port")) as bound:  # before the model: a taken port is known at once
-        asyncio.run(serve_model(asked, bound))
+        started = start_process(ENGINE_COMMAND)
+        try:
+            asyncio.run(serve_model(asked, bound, started))
+        finally:
+            started.discard()
 
 
-async def serve_model(asked: UserConfig, bound: socket.socket) -> None:
+async def serve_model(asked: UserConfig, bound: socket.socket, started: Started) -> None:
     """Load the model, serve until a signal, and end the engine. Raises what loading raises."""
     click.echo(f"Pelton {__version__}: loading {asked.get('model')} ...", err=True)
+    from pelton.api.assemble import open_model, start_in_child  # noqa: PLC0415
+    from pelton.api.progress import StartBar  # noqa: PLC0415
+    from pelton.api.text_engine import TextEngine  # noqa: PLC0415
+    from pelton.server.lifecycle import Server  # noqa: PLC0415
+    from pelton.server.state import ServerState  # noqa: PLC0415
+
     with StartBar() as bar:
-        parts = await start_in_child(await asyncio.to_thread(open_model, asked, bar), bar)
+        parts = await start_in_child(await asyncio.to_thread(open_model, asked, bar), bar, started)
     engine = TextEngine(parts)
     try:
         state = ServerState.make(engine)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import final
 
 from pelton.core.messages import (
@@ -25,6 +24,7 @@ from pelton.core.messages import (
     ToEngine,
     encode_message,
 )
+from pelton.engine.started import Started
 from pelton.errors import (
     BackendError,
     BadGrammar,
@@ -52,7 +52,7 @@ ERRORS: dict[str, type[EngineError]] = {
 
 @final
 class Child(asyncio.Protocol):
-    """Made by `spawn`. `lost` is done, with the reason, when the engine has ended or cannot be understood."""
+    """Made by `adopt`. `lost` is done, with the reason, when the engine has ended or cannot be understood."""
 
     def __init__(self, process: subprocess.Popen[bytes], on_message: Callable[[FromEngine], None]) -> None:
         loop = asyncio.get_running_loop()
@@ -70,20 +70,10 @@ class Child(asyncio.Protocol):
         self._can_write.set()
 
     @staticmethod
-    async def spawn(command: Sequence[str], on_message: Callable[[FromEngine], None]) -> Child:
-        """Start `command` with the number of its socket as one more argument. Raises TransferError if it cannot."""
-        ours, theirs = socket.socketpair()
-        try:
-            fd = theirs.fileno()
-            # A process group of its own, so that Ctrl-C in the server's terminal does not reach it while it starts.
-            process = subprocess.Popen([*command, str(fd)], pass_fds=(fd,), stdin=subprocess.DEVNULL, process_group=0)
-        except OSError as error:
-            ours.close()
-            raise TransferError(f"engine process: {command[0]} cannot be started: {error}.") from error
-        finally:
-            theirs.close()
+    async def adopt(started: Started, on_message: Callable[[FromEngine], None]) -> Child:
+        """Speak with a process that has been started."""
         loop = asyncio.get_running_loop()
-        _, child = await loop.create_unix_connection(lambda: Child(process, on_message), sock=ours)
+        _, child = await loop.create_unix_connection(lambda: Child(started.process, on_message), sock=started.sock)
         return child
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -17,16 +17,19 @@ from pelton.core.step import NewRequest, RequestId
 from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
 from pelton.engine.live_request import LiveRequests, read_to_end
+from pelton.engine.started import Started
 from pelton.engine.supervisor import Listener, Patience, Supervisor
 from pelton.errors import CapacityError
 
 
 @final
 class ProcessClient(EngineClient, Listener):
-    """Runs `command` (plus the number of a socket) as the engine. Call `start` once, first."""
+    """Runs `command` (plus the number of a socket) as the engine, or takes `first`. Call `start` once, first."""
 
-    def __init__(self, command: Sequence[str], config: bytes, patience: Patience | None = None) -> None:
-        self._supervisor = Supervisor(command, config, self, patience)
+    def __init__(
+        self, command: Sequence[str], config: bytes, patience: Patience | None = None, first: Started | None = None
+    ) -> None:
+        self._supervisor = Supervisor(command, config, self, patience, first)
         self._live = LiveRequests()
         self._stats = EngineStats()
         self._facts: EngineFacts | None = None

@@ -21,6 +21,7 @@ from typing import Any, final
 from pelton import __version__
 from pelton.core.messages import Drain, EngineFacts, FromEngine, Hello, Shutdown, ToEngine
 from pelton.engine.child import Child
+from pelton.engine.started import Started, start_process
 from pelton.errors import EngineError, InternalError, TransferError
 
 logger = logging.getLogger(__name__)
@@ -57,15 +58,24 @@ class Listener(ABC):
 
 @final
 class Supervisor:
-    """Runs `command` (plus the number of a socket) as the engine and gives it `config`."""
+    """Runs `command` (plus the number of a socket) as the engine and gives it `config`.
+
+    `first` is that command, started already, to be the first engine.
+    """
 
     def __init__(
-        self, command: Sequence[str], config: bytes, listener: Listener, patience: Patience | None = None
+        self,
+        command: Sequence[str],
+        config: bytes,
+        listener: Listener,
+        patience: Patience | None = None,
+        first: Started | None = None,
     ) -> None:
         self._command = tuple(command)
         self._config = config
         self._listener = listener
         self._patience = patience or Patience()
+        self._first = first
         self._child: Child | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._problem: str | None = "The engine has not been started."
@@ -126,7 +136,12 @@ class Supervisor:
     async def _start_child(self) -> EngineFacts:
         """One attempt. Whatever goes wrong, no process is left."""
         self._problem = "The engine is starting."
-        child = self._child = await Child.spawn(self._command, self._listener.on_message)
+        started, self._first = self._first, None
+        if started is None or not started.is_running:  # it gives up when Hello takes too long, as after a download
+            if started is not None:
+                started.discard()
+            started = start_process(self._command)
+        child = self._child = await Child.adopt(started, self._listener.on_message)
         try:
             child.send(Hello(__version__, self._config))
             facts = await self._wait_until_ready(child)

@@ -42,7 +42,7 @@ def test_pieces_of_converted_rows_are_converted_when_they_are_read() -> None:
         made.append(1)
         return np.arange(4, dtype=np.uint8).reshape(4, 1)
 
-    first, second = Weight("w", (Tensor("t", (4, 1), "U8", Conversion((), make)),)).pieces(2)
+    first, second = Weight("w", (Tensor("t", (4, 1), "U8", Conversion((), "recipe", make)),)).pieces(2)
     assert not made
     assert first.parts[0].payload.ravel().tolist() == [0, 1]
     assert second.parts[0].payload.ravel().tolist() == [2, 3]

@@ -18,9 +18,13 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Rows that the file stores in another order. `make` puts them together from `sources`, anew on every call."""
+    """Rows that the file stores in another order. `make` puts them together from `sources`, anew on every call.
+
+    Equal sources and equal recipes give equal rows.
+    """
 
     sources: tuple[Bytes, ...]  # as mapped
+    recipe: str
     make: Callable[[], Bytes]
 
 
@@ -43,7 +47,7 @@ class Tensor:
         shape, stored = (end - begin, *self.shape[1:]), self.stored
         if not isinstance(stored, Conversion):
             return Tensor(f"{self.name} ({what})", shape, self.scheme, stored[begin:end])
-        some = Conversion(stored.sources, lambda: stored.make()[begin:end])
+        some = Conversion(stored.sources, f"{stored.recipe}[{begin}:{end}]", lambda: stored.make()[begin:end])
         return Tensor(f"{self.name} ({what})", shape, self.scheme, some)
 
     @property

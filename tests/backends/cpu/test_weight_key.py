@@ -81,8 +81,9 @@ def test_a_conversion_is_not_made_for_the_key(path):
     def refuse():
         raise AssertionError("a key must not read the weights")
 
-    converted = Tensor("w0", (ROWS, K), "Q8_0", Conversion(sources, refuse))
-    assert compute_key([Placed(MATRIX, (converted,))], [file], exact=False) != key_of(path, (0,))
+    converted = [Tensor("w0", (ROWS, K), "Q8_0", Conversion(sources, recipe, refuse)) for recipe in ("one", "other")]
+    keys = [compute_key([Placed(MATRIX, (tensor,))], [file], exact=False) for tensor in converted]
+    assert len({*keys, key_of(path, (0,))}) == 3
 
 
 def test_what_packing_makes_is_part_of_it(path, monkeypatch):

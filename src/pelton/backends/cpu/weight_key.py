@@ -53,10 +53,10 @@ def compute_key(placed: Sequence[Placed], files: Sequence[MappedFile], *, exact:
 
 def describe(part: Tensor) -> tuple[Any, ...]:
     """What a tensor is, and where its bytes are."""
-    is_converted = isinstance(part.stored, Conversion)
+    recipe = part.stored.recipe if isinstance(part.stored, Conversion) else None
     places = tuple(locate(source) for source in part.sources)
     size = _native.packed_matrix_bytes(part.scheme, part.shape[0], part.shape[1], False)
-    return (part.name, part.scheme, part.shape, is_converted, places, size)
+    return (part.name, part.scheme, part.shape, recipe, places, size)
 
 
 def locate(source: Bytes) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ in order when somebody asks for the rows, so that one matrix at a time is in mem
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -97,15 +97,16 @@ class QuantizedLinear:
     def read(self) -> Tensor:
         """The matrix in a scheme of its own. Raises CheckpointError where its tensors cannot be read."""
         sources = tuple(bytes_of(part) for part in self.parts.values())
+        recipe = repr(replace(self.quantization, source=""))
         make_groups = _FORMS[self.quantization.form].make_groups
         if make_groups is None:
             codes, exponents = mxfp4.read_codes_and_exponents(self.parts)
-            return self._tensor(Conversion(sources, partial(mxfp4.make_rows, codes, exponents)))
+            return self._tensor(Conversion(sources, recipe, partial(mxfp4.make_rows, codes, exponents)))
         shape = self.info.shape[0], self.info.shape[1]
         groups = make_groups(self.parts, self.quantization, shape, self.group_size)
         if not np.isfinite(groups.scales_NG).all():
             raise CheckpointError(f"{self.info.name}: has a scale that is not finite. It is damaged; fetch it again.")
-        return self._tensor(Conversion(sources, partial(make_rows, groups, self.info.scheme)))
+        return self._tensor(Conversion(sources, recipe, partial(make_rows, groups, self.info.scheme)))
 
     def _tensor(self, rows: Conversion) -> Tensor:
         return Tensor(self.info.name, self.info.shape, self.info.scheme, rows)

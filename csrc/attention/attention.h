@@ -50,19 +50,37 @@ struct Attention {
 struct AttentionTile {
   int64_t request;
   int64_t kv_head;
-  int64_t tile;  // rows [64 * tile, 64 * tile + 64) of the request's (token, head) pairs
+  int64_t tile;                  // rows [64 * tile, 64 * tile + 64) of the request's (token, head) pairs
+  int64_t prefix_splits = 0;     // of which `prefix` holds what is merged: [row][prefix_stride]
+  const float* prefix = nullptr;
+};
+
+// Splits that several requests have in common: the first `num_splits` of the blocks of `request`, which all of them see
+// whole. Row i is head kv_head * group_size + i % group_size of token tokens[i / group_size] of the step.
+struct PrefixTile {
+  int64_t request;
+  int64_t num_splits;
+  int64_t kv_head;
+  const int32_t* tokens;
+  int64_t first_row, num_rows;
+  float* merged;  // [row][prefix_stride], for the tiles of the tokens' own requests
 };
 
 // What a split of a tile leaves for the merge: [row][v_dims] sums, then maxima and totals of all rows.
 inline int64_t partial_floats(int64_t v_dims) { return kTileRows * (v_dims + 2); }
 
-// A whole tile; or its splits one by one, for several threads, and then their merge: the same bits.
+// Of one row of a prefix: its sums, its maximum and its total.
+constexpr int64_t prefix_stride(int64_t v_dims) { return v_dims + 16; }
+
+// A whole tile; or its splits one by one, for several threads, and then their merge; or its prefix together with other
+// requests, and then the rest: the same bits.
 struct AttentionKernels {
   void (*attend)(const Attention&, const AttentionStep&, const AttentionTile&, void* scratch);
   void (*attend_split)(const Attention&, const AttentionStep&, const AttentionTile&, int64_t split, float* partial,
                        void* scratch);
   void (*merge_splits)(const Attention&, const AttentionStep&, const AttentionTile&, const float* partials,
                        void* scratch);  // partials of splits 0, 1, ..., those that the tile does not see unread
+  void (*attend_prefix)(const Attention&, const AttentionStep&, const PrefixTile&, void* scratch);
 };
 
 using KvWriteKernel = void (*)(const KvWrite&, const AttentionStep&, int64_t token_begin, int64_t token_end);

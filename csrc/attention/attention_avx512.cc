@@ -163,8 +163,8 @@ struct Bfloat16Dots {
       const uint8_t* from = groups.v[group] + column / 16 * kLineBytes;
       const int64_t behind = group + kGroupsAhead - block.end;  // the columns that come next begin where these did
       const bool turns = behind >= 0 && behind < block.end - block.begin && column + 16 * num_columns < v_dims;
-      const uint8_t* ahead = turns ? groups.v[block.begin + behind] + column / 16 * kLineBytes + num_columns * kLineBytes
-                                   : groups.v[group + kGroupsAhead] + column / 16 * kLineBytes;
+      const int64_t ahead_column = column / 16 + (turns ? num_columns : 0);
+      const uint8_t* ahead = groups.v[turns ? block.begin + behind : group + kGroupsAhead] + ahead_column * kLineBytes;
 #pragma GCC unroll 1
       for (int64_t pair = 0; pair < kGroupTokens / 2; ++pair) {
         unrolled(columns, [&](auto i) PELTON_LAMBDA {

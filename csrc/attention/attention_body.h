@@ -17,6 +17,7 @@ constexpr LanesInt kLaneIndex = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1
 // A tile's rows, and where its thread keeps them.
 template <typename Dots>
 struct TileState {
+  int64_t request, kv_head;  // whose keys and values they see
   int64_t num_rows;
   int64_t first_position, last_position;  // of its tokens
   typename Dots::Query* queries;          // of each block [k_dims / 2][row][2]
@@ -25,7 +26,7 @@ struct TileState {
   float* sums;                            // [row][v_dims], merged over splits
   float* split_sums;                      // [row][v_dims], of one split
   uint8_t* last_group;                    // a copy of the last values, with zeros behind the last token
-  int64_t positions[kTileRows];
+  int64_t tokens[kTileRows], heads[kTileRows], positions[kTileRows];
   float maxima[kTileRows], totals[kTileRows];              // merged over splits
   float split_maxima[kTileRows], split_totals[kTileRows];  // of one split
 };
@@ -62,39 +63,50 @@ static void place_tile(TileState<Dots>& state, const Attention& op, void* scratc
   state.last_group = reinterpret_cast<uint8_t*>(next + kTileRows * v_dims);
 }
 
-// Whose rows they are; only their sinks are merged yet.
+// Row `row` is `token` and head `head`, and only its sink is merged yet.
 template <typename Dots>
-static void start_rows(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
+static void start_row(TileState<Dots>& state, const Attention& op, int64_t row, int64_t token, int64_t head,
+                      int64_t position) {
+  state.tokens[row] = token;
+  state.heads[row] = head;
+  state.positions[row] = position;
+  state.maxima[row] = op.sinks != nullptr ? op.sinks[head] * kLog2E : -__builtin_inff();
+  state.totals[row] = op.sinks != nullptr ? 1.0f : 0.0f;
+  memset(state.sums + row * op.layout.v_dims, 0, static_cast<size_t>(op.layout.v_dims) * sizeof(float));
+}
+
+template <typename Dots>
+static void start_tile(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
                        const AttentionTile& tile) {
-  const int64_t group_size = op.group_size();
+  const int64_t group_size = op.group_size(), v_dims = op.layout.v_dims;
   const int64_t first_token = step.query_start[tile.request];
   const int64_t num_pairs = (step.query_start[tile.request + 1] - first_token) * group_size;
   const int64_t first_pair = tile.tile * kTileRows;
+  state.request = tile.request;
+  state.kv_head = tile.kv_head;
   state.num_rows = num_pairs - first_pair < kTileRows ? num_pairs - first_pair : kTileRows;
   for (int64_t row = 0; row < state.num_rows; ++row) {
-    state.positions[row] = step.positions[first_token + (first_pair + row) / group_size];
-    const float* sinks = op.sinks != nullptr ? op.sinks + tile.kv_head * group_size : nullptr;
-    state.maxima[row] = sinks != nullptr ? sinks[(first_pair + row) % group_size] * kLog2E : -__builtin_inff();
-    state.totals[row] = sinks != nullptr ? 1.0f : 0.0f;
+    const int64_t token = first_token + (first_pair + row) / group_size;
+    const int64_t head = tile.kv_head * group_size + (first_pair + row) % group_size;
+    start_row(state, op, row, token, head, step.positions[token]);
+    if (tile.prefix_splits == 0) continue;
+    const float* merged = tile.prefix + row * prefix_stride(v_dims);
+    memcpy(state.sums + row * v_dims, merged, static_cast<size_t>(v_dims) * sizeof(float));
+    state.maxima[row] = merged[v_dims];
+    state.totals[row] = merged[v_dims + 1];
   }
-  memset(state.sums, 0, static_cast<size_t>(state.num_rows * op.layout.v_dims) * sizeof(float));
   state.first_position = state.positions[0];
   state.last_position = state.positions[state.num_rows - 1];
 }
 
 template <typename Dots>
-static void load_queries(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
-                         const AttentionTile& tile) {
-  const int64_t group_size = op.group_size();
+static void load_queries(TileState<Dots>& state, const Attention& op) {
   // Softmax is computed with powers of two. A cap acts on the natural score, so the factor comes after it.
   const float factor = op.softcap > 0.0f ? op.scale : op.scale * kLog2E;
   for (int64_t block = 0; block < num_blocks_of(state.num_rows); ++block) {
     const int64_t first = block_start(state.num_rows, block), end = block_start(state.num_rows, block + 1);
     for (int64_t row = first; row < end; ++row) {
-      const int64_t pair = tile.tile * kTileRows + row;
-      const int64_t token = step.query_start[tile.request] + pair / group_size;
-      const int64_t head = tile.kv_head * group_size + pair % group_size;
-      Dots::load_query(op.q.row(token) + head * op.k_dim, factor, op.k_dim, op.layout.k_dims,
+      Dots::load_query(op.q.row(state.tokens[row]) + state.heads[row] * op.k_dim, factor, op.k_dim, op.layout.k_dims,
                        state.queries + first * op.layout.k_dims + (row - first) * 2, 2 * (end - first));
     }
   }
@@ -130,23 +142,23 @@ static void clip_groups(const Attention& op, int64_t first_token, int64_t first,
 
 template <typename Dots>
 static void find_groups(SplitGroups& groups, const TileState<Dots>& state, const Attention& op,
-                        const AttentionStep& step, const AttentionTile& tile) {
+                        const AttentionStep& step) {
   const KvLayout& layout = op.layout;
-  const int32_t* table = step.block_table + tile.request * step.max_blocks;
+  const int32_t* table = step.block_table + state.request * step.max_blocks;
   const auto block_of = [&](int64_t token) { return step.cache.block(table[token / layout.block_size]); };
   const auto group_in_block = [&](int64_t token) { return token % layout.block_size / kGroupTokens; };
   clip_groups(op, groups.first_token, state.first_position, state.last_position, groups.begin, groups.end);
   for (int64_t group = groups.begin; group < groups.end; ++group) {
     const int64_t token = groups.first_token + group * kGroupTokens;
-    groups.k[group] = block_of(token) + layout.k_offset(tile.kv_head, group_in_block(token));
-    groups.v[group] = block_of(token) + layout.v_offset(tile.kv_head, group_in_block(token));
+    groups.k[group] = block_of(token) + layout.k_offset(state.kv_head, group_in_block(token));
+    groups.v[group] = block_of(token) + layout.v_offset(state.kv_head, group_in_block(token));
   }
   for (int64_t i = 0; i < kGroupsAhead; ++i) {
     const int64_t token = groups.first_token + kSplitTokens + i * kGroupTokens;
     const int64_t value = groups.begin + i < groups.end ? groups.begin + i : groups.end - 1;
     groups.k[groups.end + i] = groups.v[value];
     groups.v[groups.end + i] = token <= state.last_position
-                                   ? block_of(token) + layout.k_offset(tile.kv_head, group_in_block(token))
+                                   ? block_of(token) + layout.k_offset(state.kv_head, group_in_block(token))
                                    : groups.v[groups.end - 1];
   }
   const int64_t num_tokens = state.last_position + 1 - groups.first_token;
@@ -207,14 +219,9 @@ static void merge_row(TileState<Dots>& state, int64_t v_dims, int64_t row) {
 }
 
 template <typename Dots>
-static void store_rows(const TileState<Dots>& state, const Attention& op, const AttentionStep& step,
-                       const AttentionTile& tile) {
-  const int64_t group_size = op.group_size();
+static void store_rows(const TileState<Dots>& state, const Attention& op) {
   for (int64_t row = 0; row < state.num_rows; ++row) {
-    const int64_t pair = tile.tile * kTileRows + row;
-    const int64_t token = step.query_start[tile.request] + pair / group_size;
-    const int64_t head = tile.kv_head * group_size + pair % group_size;
-    float* y = op.y.row(token) + head * op.v_dim;
+    float* y = op.y.row(state.tokens[row]) + state.heads[row] * op.v_dim;
     const float* sums = state.sums + row * op.layout.v_dims;
     const float factor = 1.0f / state.totals[row];
     int64_t i = 0;
@@ -225,11 +232,10 @@ static void store_rows(const TileState<Dots>& state, const Attention& op, const 
 
 // Scores, weights and sums of one split, for all rows of the tile.
 template <typename Dots>
-static void compute_split(TileState<Dots>& state, const Attention& op, const AttentionStep& step,
-                          const AttentionTile& tile, int64_t split) {
+static void compute_split(TileState<Dots>& state, const Attention& op, const AttentionStep& step, int64_t split) {
   SplitGroups groups;
   groups.first_token = split * kSplitTokens;
-  find_groups(groups, state, op, step, tile);
+  find_groups(groups, state, op, step);
   for (int64_t i = 0; i < num_blocks_of(state.num_rows); ++i) {
     const int64_t first = block_start(state.num_rows, i), last = block_start(state.num_rows, i + 1) - 1;
     RowBlock block{first, last + 1 - first, 0, 0};
@@ -244,11 +250,16 @@ static void compute_split(TileState<Dots>& state, const Attention& op, const Att
   }
 }
 
-// The splits that some row of the tile sees: [first, last].
 template <typename Dots>
-static int64_t first_split(const TileState<Dots>& state, const Attention& op) {
+static void merge_rows(TileState<Dots>& state, int64_t v_dims) {
+  for (int64_t row = 0; row < state.num_rows; ++row) merge_row(state, v_dims, row);
+}
+
+// The splits that some row of the tile sees and that are not merged yet: [first, last].
+template <typename Dots>
+static int64_t first_split(const TileState<Dots>& state, const Attention& op, const AttentionTile& tile) {
   const int64_t first_seen = state.first_position - op.window + 1;
-  return first_seen > 0 ? first_seen / kSplitTokens : 0;
+  return first_seen > 0 ? first_seen / kSplitTokens : tile.prefix_splits;
 }
 
 template <typename Dots>
@@ -260,13 +271,13 @@ template <typename Dots>
 static void attend(const Attention& op, const AttentionStep& step, const AttentionTile& tile, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
-  start_rows(state, op, step, tile);
-  load_queries(state, op, step, tile);
-  for (int64_t split = first_split(state, op); split <= last_split(state); ++split) {
-    compute_split(state, op, step, tile, split);
-    for (int64_t row = 0; row < state.num_rows; ++row) merge_row(state, op.layout.v_dims, row);
+  start_tile(state, op, step, tile);
+  load_queries(state, op);
+  for (int64_t split = first_split(state, op, tile); split <= last_split(state); ++split) {
+    compute_split(state, op, step, split);
+    merge_rows(state, op.layout.v_dims);
   }
-  store_rows(state, op, step, tile);
+  store_rows(state, op);
 }
 
 template <typename Dots>
@@ -274,11 +285,11 @@ static void attend_split(const Attention& op, const AttentionStep& step, const A
                          float* partial, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
-  start_rows(state, op, step, tile);
-  if (split < first_split(state, op) || split > last_split(state)) return;
-  load_queries(state, op, step, tile);
+  start_tile(state, op, step, tile);
+  if (split < first_split(state, op, tile) || split > last_split(state)) return;
+  load_queries(state, op);
   state.split_sums = partial;
-  compute_split(state, op, step, tile, split);
+  compute_split(state, op, step, split);
   float* figures = partial + kTileRows * op.layout.v_dims;
   memcpy(figures, state.split_maxima, sizeof state.split_maxima);
   memcpy(figures + kTileRows, state.split_totals, sizeof state.split_totals);
@@ -289,21 +300,49 @@ static void merge_splits(const Attention& op, const AttentionStep& step, const A
                          const float* partials, void* scratch) {
   TileState<Dots> state;
   place_tile(state, op, scratch);
-  start_rows(state, op, step, tile);
-  for (int64_t split = first_split(state, op); split <= last_split(state); ++split) {
+  start_tile(state, op, step, tile);
+  for (int64_t split = first_split(state, op, tile); split <= last_split(state); ++split) {
     const float* partial = partials + split * partial_floats(op.layout.v_dims);
     const float* figures = partial + kTileRows * op.layout.v_dims;
     state.split_sums = const_cast<float*>(partial);
     memcpy(state.split_maxima, figures, sizeof state.split_maxima);
     memcpy(state.split_totals, figures + kTileRows, sizeof state.split_totals);
-    for (int64_t row = 0; row < state.num_rows; ++row) merge_row(state, op.layout.v_dims, row);
+    merge_rows(state, op.layout.v_dims);
   }
-  store_rows(state, op, step, tile);
+  store_rows(state, op);
+}
+
+// Rows of several requests, which all see the prefix whole: for it, they are as good as tokens at its end.
+template <typename Dots>
+static void attend_prefix(const Attention& op, const AttentionStep& step, const PrefixTile& tile, void* scratch) {
+  const int64_t group_size = op.group_size(), v_dims = op.layout.v_dims;
+  TileState<Dots> state;
+  place_tile(state, op, scratch);
+  state.request = tile.request;
+  state.kv_head = tile.kv_head;
+  state.num_rows = tile.num_rows;
+  state.first_position = state.last_position = tile.num_splits * kSplitTokens - 1;
+  for (int64_t row = 0; row < tile.num_rows; ++row) {
+    const int64_t pair = tile.first_row + row;
+    start_row(state, op, row, tile.tokens[pair / group_size], tile.kv_head * group_size + pair % group_size,
+              state.last_position);
+  }
+  load_queries(state, op);
+  for (int64_t split = 0; split < tile.num_splits; ++split) {
+    compute_split(state, op, step, split);
+    merge_rows(state, v_dims);
+  }
+  for (int64_t row = 0; row < tile.num_rows; ++row) {
+    float* merged = tile.merged + (tile.first_row + row) * prefix_stride(v_dims);
+    memcpy(merged, state.sums + row * v_dims, static_cast<size_t>(v_dims) * sizeof(float));
+    merged[v_dims] = state.maxima[row];
+    merged[v_dims + 1] = state.totals[row];
+  }
 }
 
 template <typename Dots>
 static AttentionKernels kernels_of() {
-  return {attend<Dots>, attend_split<Dots>, merge_splits<Dots>};
+  return {attend<Dots>, attend_split<Dots>, merge_splits<Dots>, attend_prefix<Dots>};
 }
 
 }  // namespace pelton

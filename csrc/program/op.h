@@ -7,6 +7,7 @@
 #include "core/thread_pool.h"
 #include "core/views.h"
 #include "core/work_ranges.h"
+#include "program/prefix_sharing.h"
 
 namespace pelton {
 
@@ -19,6 +20,7 @@ struct Step {
   int64_t num_logits_rows;
   const int32_t* logits_index;
   AttentionStep attention;
+  const PrefixSharing* sharing;  // among the step's requests
 
   int64_t num_rows(RowAxis axis) const { return axis == RowAxis::Tokens ? num_tokens : num_logits_rows; }
 };

@@ -14,7 +14,9 @@ int64_t count_tiles(const Step& step, int64_t request, int64_t group_size) {
 // Turns the number of a tile into its place. Numbers mostly ascend, so the search goes on from the last one.
 class TileFinder {
  public:
-  TileFinder(const Step& step, const Attention& task) : step_(step), task_(task) {}
+  // `prefixes`: what the step's shared prefixes came to, or nullptr where the tiles begin at the beginning.
+  TileFinder(const Step& step, const Attention& task, const float* prefixes)
+      : step_(step), task_(task), prefixes_(prefixes) {}
 
   AttentionTile find(int64_t number) {
     if (number < first_number_) request_ = first_number_ = 0;
@@ -27,12 +29,21 @@ class TileFinder {
       ++request_;
     }
     const int64_t local = number - first_number_;
-    return {request_, local / tiles_per_head, local % tiles_per_head};
+    AttentionTile tile{request_, local / tiles_per_head, local % tiles_per_head};
+    const PrefixGroup* group = prefixes_ != nullptr ? step_.sharing->group_of(request_) : nullptr;
+    if (group != nullptr) {
+      const int64_t token = tile.kv_head * step_.sharing->num_tokens() + step_.sharing->first_token_of(request_);
+      tile.prefix_splits = group->num_splits;
+      const int64_t row = token * task_.group_size() + tile.tile * kTileRows;
+      tile.prefix = prefixes_ + row * prefix_stride(task_.layout.v_dims);
+    }
+    return tile;
   }
 
  private:
   const Step& step_;
   const Attention& task_;
+  const float* prefixes_;
   int64_t request_ = 0;
   int64_t first_number_ = 0;  // of the request
 };
@@ -96,28 +107,65 @@ void KvWriteOp::execute(const Step& step, Worker& worker) const {
 }
 
 void AttentionOp::execute(const Step& step, Worker& worker) const {
-  int64_t num_tiles = 0, last_position = 0;
+  int64_t num_tiles = 0, last_position = 0, all_splits = 0;
   for (int64_t request = 0; request < step.num_requests; ++request) {
-    num_tiles += count_tiles(step, request, task_.group_size()) * task_.layout.num_kv_heads;
-    const int64_t end = step.attention.query_start[request + 1];
-    if (end > step.attention.query_start[request]) {
-      last_position = std::max<int64_t>(last_position, step.attention.positions[end - 1]);
-    }
+    const int64_t tiles = count_tiles(step, request, task_.group_size()) * task_.layout.num_kv_heads;
+    if (tiles == 0) continue;
+    const int64_t last = step.attention.positions[step.attention.query_start[request + 1] - 1];
+    num_tiles += tiles;
+    all_splits += tiles * (last / kSplitTokens + 1);
+    last_position = std::max(last_position, last);
   }
-  const int64_t num_splits = last_position / kSplitTokens + 1;
-  const int num_threads = worker.pool.num_threads();
-  if (num_threads > 1 && num_splits > 1 && num_tiles < kTilesPerWorker * num_threads) {
-    execute_splits(step, worker, num_tiles, num_splits);
+  const bool has_prefixes = !step.sharing->groups().empty() && task_.window > last_position;
+  if (has_prefixes) {
+    execute_prefixes(step, worker);
+    worker.pool.barrier();
+  }
+  const int64_t num_splits = last_position / kSplitTokens + 1, num_threads = worker.pool.num_threads();
+  const int64_t capacity = kTilesPerWorker * num_threads * max_num_splits_;
+  const bool is_uneven = num_splits * num_threads > all_splits || num_tiles < kTilesPerWorker * num_threads;
+  if (num_threads > 1 && num_splits > 1 && is_uneven && num_tiles * num_splits <= capacity) {
+    execute_splits(step, worker, has_prefixes, num_tiles, num_splits);
     return;
   }
-  TileFinder finder(step, task_);
+  TileFinder finder(step, task_, has_prefixes ? prefixes_ : nullptr);
   worker.claim(num_tiles, [&](int64_t number) {
     kernels_.attend(task_, step.attention, finder.find(number), worker.scratch);
   });
 }
 
-void AttentionOp::execute_splits(const Step& step, Worker& worker, int64_t num_tiles, int64_t num_splits) const {
-  TileFinder finder(step, task_);
+// Tiles are as large as they can be while there is one for each worker.
+void AttentionOp::execute_prefixes(const Step& step, Worker& worker) const {
+  const PrefixSharing& sharing = *step.sharing;
+  const int64_t num_kv_heads = task_.layout.num_kv_heads, group_size = task_.group_size();
+  const int64_t all_rows = sharing.num_tokens() * group_size;
+  const int64_t share = (all_rows * num_kv_heads + worker.pool.num_threads() - 1) / worker.pool.num_threads();
+  const int64_t tile_rows = std::min(kTileRows, (share + kBlockRows - 1) / kBlockRows * kBlockRows);
+  const auto count = [&](const PrefixGroup& group) {
+    return (group.num_tokens * group_size + tile_rows - 1) / tile_rows;
+  };
+  int64_t num_tiles = 0;
+  for (const PrefixGroup& group : sharing.groups()) num_tiles += count(group) * num_kv_heads;
+  worker.claim(num_tiles, [&](int64_t number) {
+    const PrefixGroup* group = sharing.groups().data();
+    for (; number >= count(*group) * num_kv_heads; ++group) number -= count(*group) * num_kv_heads;
+    const int64_t kv_head = number / count(*group), first_row = number % count(*group) * tile_rows;
+    const int64_t num_rows = std::min(tile_rows, group->num_tokens * group_size - first_row);
+    const int64_t first_token = kv_head * sharing.num_tokens() + group->first_token;
+    const PrefixTile tile{group->request,
+                          group->num_splits,
+                          kv_head,
+                          sharing.tokens() + group->first_token,
+                          first_row,
+                          num_rows,
+                          prefixes_ + first_token * group_size * prefix_stride(task_.layout.v_dims)};
+    kernels_.attend_prefix(task_, step.attention, tile, worker.scratch);
+  });
+}
+
+void AttentionOp::execute_splits(const Step& step, Worker& worker, bool has_prefixes, int64_t num_tiles,
+                                 int64_t num_splits) const {
+  TileFinder finder(step, task_, has_prefixes ? prefixes_ : nullptr);
   const int64_t stride = partial_floats(task_.layout.v_dims);
   worker.claim(num_tiles * num_splits, [&](int64_t item) {
     const int64_t split = item % num_splits;

@@ -122,23 +122,32 @@ class KvWriteOp final : public Op {
   KvWriteKernel kernel_;
 };
 
-// Workers claim tiles of (request, kv head, 64 pairs of token and query head). Where there are fewer than two tiles per
-// worker, they claim the splits of tiles instead, and merge after a barrier: a single long context keeps all busy.
+// Workers claim tiles of (request, kv head, 64 pairs of token and query head). Where those are few, or one of them is
+// longer than a worker's share, they claim the splits of tiles instead, and merge after a barrier: a single long context
+// keeps all busy. What requests share is computed before, in tiles of rows of all of them, with a barrier behind it.
 class AttentionOp final : public Op {
  public:
-  // `partials` holds kTilesPerWorker * workers * splits of the longest context times partial_floats.
+  // `partials` holds kTilesPerWorker * workers * splits of the longest context times partial_floats, `prefixes`
+  // num_heads * requests times prefix_stride.
   static constexpr int64_t kTilesPerWorker = 2;
 
-  AttentionOp(const Attention& task, float* partials)
-      : task_(task), kernels_(attention_kernels(task.layout.dtype)), partials_(partials) {}
+  AttentionOp(const Attention& task, float* partials, float* prefixes, int64_t max_context)
+      : task_(task),
+        kernels_(attention_kernels(task.layout.dtype)),
+        partials_(partials),
+        prefixes_(prefixes),
+        max_num_splits_((max_context + kSplitTokens - 1) / kSplitTokens) {}
   void execute(const Step& step, Worker& worker) const override;
 
  private:
-  void execute_splits(const Step& step, Worker& worker, int64_t num_tiles, int64_t num_splits) const;
+  void execute_prefixes(const Step& step, Worker& worker) const;
+  void execute_splits(const Step& step, Worker& worker, bool has_prefixes, int64_t num_tiles, int64_t num_splits) const;
 
   Attention task_;
   AttentionKernels kernels_;
   float* partials_;
+  float* prefixes_;
+  int64_t max_num_splits_;
 };
 
 }  // namespace pelton

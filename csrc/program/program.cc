@@ -33,7 +33,8 @@ Program::Program(const ProgramSizes& sizes, int num_threads)
       scans_(scan_kernels()),
       token_ids_(static_cast<size_t>(sizes.max_num_tokens)),
       positions_(static_cast<size_t>(sizes.max_num_tokens)),
-      request_index_(static_cast<size_t>(sizes.max_num_tokens)) {}
+      request_index_(static_cast<size_t>(sizes.max_num_tokens)),
+      sharing_(sizes.max_num_requests) {}
 
 Rows Program::rows(size_t offset_bytes, int64_t stride) {
   return {reinterpret_cast<float*>(buffers_.data() + offset_bytes), stride};
@@ -167,12 +168,11 @@ void Program::run(const StepArrays& arrays, const Sampling& sampling, const Samp
   check_step(arrays);
   check_sampling(sampling);
   copy_inputs(arrays);
-  const Step step{arrays.num_tokens,
-                  arrays.num_requests,
-                  arrays.num_logits_rows,
-                  arrays.logits_index,
-                  {cache_, positions_.data(), request_index_.data(), arrays.query_start, arrays.block_table,
-                   arrays.max_blocks}};
+  const AttentionStep attention{cache_,             positions_.data(),  request_index_.data(),
+                                arrays.query_start, arrays.block_table, arrays.max_blocks};
+  sharing_.find(attention, arrays.num_requests, sizes_.block_size);
+  const Step step{arrays.num_tokens,   arrays.num_requests, arrays.num_logits_rows,
+                  arrays.logits_index, attention,           &sharing_};
   const size_t scratch_bytes = scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
   const size_t sampling_bytes = sampling_scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
   uint16_t last_phase = phase_;

@@ -96,6 +96,7 @@ class Program {
   uint16_t phase_ = 0;
   ScanKernels scans_;
   std::vector<int32_t> token_ids_, positions_, request_index_;
+  PrefixSharing sharing_;
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;
   std::vector<std::unique_ptr<Op>> ops_;

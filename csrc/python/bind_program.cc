@@ -79,13 +79,14 @@ void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, Vie
   add_row_op(program, is_logits, task, elementwise_kernel());
 }
 
-void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, int64_t num_heads,
-                   int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap,
+void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, size_t prefixes,
+                   int64_t max_context, int64_t num_heads, int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap,
                    std::optional<VectorHandle> sinks) {
   const int64_t seen = window.value_or(std::numeric_limits<int32_t>::max());
   const Attention task{rows_of(program, q), rows_of(program, y), num_heads,      k_dim, v_dim, scale, seen,
                        softcap,             data_of(sinks),      layout};
-  program.add_op(std::make_unique<AttentionOp>(task, reinterpret_cast<float*>(program.buffer(partials))));
+  program.add_op(std::make_unique<AttentionOp>(task, reinterpret_cast<float*>(program.buffer(partials)),
+                                               reinterpret_cast<float*>(program.buffer(prefixes)), max_context));
 }
 
 size_t length(const nb::tuple& arrays, size_t index) { return nb::len(nb::object(arrays[index])); }
@@ -232,7 +233,7 @@ void bind_other_ops(nb::class_<Program>& c) {
                                                   kv_write_kernel(layout.dtype)));
            })
       .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("partials"),
-           nb::arg("num_heads"), nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(),
+           nb::arg("prefixes"), nb::arg("max_context"), nb::arg("num_heads"), nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(),
            nb::arg("softcap"), nb::arg("sinks").none());
 }
 
@@ -283,6 +284,28 @@ void bind_memory(nb::class_<Program>& c) {
            nb::arg("out_logprob"), nb::arg("out_top_ids"), nb::arg("out_top_logprobs"), nb::arg("out_logits").none());
 }
 
+// The groups that PrefixSharing finds: (a request, splits in common, tokens of the group), for tests.
+std::vector<std::tuple<int64_t, int64_t, std::vector<int32_t>>> prefix_groups(const Vector<int32_t>& positions,
+                                                                              const Vector<int32_t>& query_start,
+                                                                              const Matrix<int32_t>& block_table,
+                                                                              int64_t block_size) {
+  const auto num_requests = static_cast<int64_t>(block_table.shape(0));
+  const AttentionStep step{{},
+                           positions.data(),
+                           nullptr,
+                           query_start.data(),
+                           block_table.data(),
+                           static_cast<int64_t>(block_table.shape(1))};
+  PrefixSharing sharing(num_requests);
+  sharing.find(step, num_requests, block_size);
+  std::vector<std::tuple<int64_t, int64_t, std::vector<int32_t>>> found;
+  for (const PrefixGroup& group : sharing.groups()) {
+    const int32_t* first = sharing.tokens() + group.first_token;
+    found.emplace_back(group.request, group.num_splits, std::vector<int32_t>(first, first + group.num_tokens));
+  }
+  return found;
+}
+
 }  // namespace
 
 void bind_program(nb::module_& m) {
@@ -310,6 +333,13 @@ void bind_program(nb::module_& m) {
           return num_tiles * num_splits * partial_floats(padded_dims(v_dim)) * static_cast<int64_t>(sizeof(float));
         },
         nb::arg("v_dim"), nb::arg("max_context"), nb::arg("num_threads"));
+  m.def("attention_prefix_bytes",
+        [](int64_t num_heads, int64_t v_dim, int64_t max_num_requests) {
+          return num_heads * max_num_requests * prefix_stride(padded_dims(v_dim)) * static_cast<int64_t>(sizeof(float));
+        },
+        nb::arg("num_heads"), nb::arg("v_dim"), nb::arg("max_num_requests"));
+  m.def("prefix_groups", &prefix_groups, nb::arg("positions"), nb::arg("query_start"), nb::arg("block_table"),
+        nb::arg("block_size"));
   m.def("padded_dims", &padded_dims, nb::arg("dims"));
   nb::enum_<ActivationKind>(m, "ActivationKind")
       .value("Int8", ActivationKind::Int8)

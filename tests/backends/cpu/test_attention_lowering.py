@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.steps import dense_weight, program, step
 
-from pelton.backends.cpu import CpuBackend, get_detected_isa, get_isa, set_isa
+from pelton.backends.cpu import CpuBackend, _native, get_detected_isa, get_isa, set_isa
 from pelton.backends.executable import Executable, Limits
 from pelton.backends.reference import ReferenceBackend
 from pelton.errors import BackendError
@@ -170,6 +170,72 @@ def test_what_is_not_finite_stays_visible_in_int8(poison: float, isa: str) -> No
     rows = logits(program(CpuBackend(), plan, weights, limits), [1, 2, 3, 4], 0, [0], limits)
     assert np.isnan(rows[2:, 64:]).all()
     np.testing.assert_array_equal(rows[:, :64], clean[:, :64])
+
+
+def groups_of(tables: list[list[int]], contexts: list[int], num_tokens: list[int]) -> list[tuple[int, int, list[int]]]:
+    """What is found to be shared by requests with blocks of 64 tokens, of which the last `num_tokens` are new."""
+    positions = [p for c, n in zip(contexts, num_tokens, strict=True) for p in range(c - n, c)]
+    width = max(map(len, tables))
+    table = np.array([[*blocks, *[-1] * (width - len(blocks))] for blocks in tables], np.int32)
+    start = np.cumsum([0, *num_tokens], dtype=np.int32)
+    return _native.prefix_groups(np.array(positions, np.int32), start, table, 64)
+
+
+def test_requests_that_begin_with_the_same_blocks_are_found() -> None:
+    common = list(range(100, 120))  # 1280 tokens: two whole splits
+    tables = [[*common, 1], [7, *range(20)], [*common, 2], [*common[:8], *range(30, 50)], [*common, 3]]
+    ones = [1] * 5
+    assert groups_of(tables, [1300] * 5, ones) == [(0, 2, [0, 2, 4])], "one split less is not worth a third request"
+    assert groups_of([tables[0], tables[3]], [1300, 1300], [1, 1]) == [(0, 1, [0, 1])]
+    assert groups_of([tables[0], tables[2]], [1300, 1025], [1, 1]) == [(0, 2, [0, 1])]
+    assert groups_of([tables[0], tables[2]], [1300, 1024], [1, 1]) == [(0, 1, [0, 1])], "a token sees itself last"
+    assert groups_of([tables[0], tables[2]], [1300, 512], [1, 1]) == []
+    assert groups_of([tables[0], tables[1]], [1300, 1300], [1, 1]) == []
+    two = [tables[1], tables[0], tables[1], tables[2]]
+    assert groups_of(two, [1300] * 4, [1] * 4) == [(0, 2, [0, 2]), (1, 2, [1, 3])]
+
+
+def test_tokens_of_groups_are_limited() -> None:
+    """A chunk of a prompt shares each line among its own tokens; the tokens of all groups are as many as requests."""
+    blocks = list(range(9))
+    assert groups_of([blocks] * 3, [520] * 3, [1, 5, 1]) == [(0, 1, [0, 6])]
+    assert groups_of([blocks] * 4, [520] * 4, [2, 2, 0, 0]) == [(0, 1, [0, 1, 2, 3])]
+    assert groups_of([blocks] * 3, [520] * 3, [2, 2, 0]) == []
+
+
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "int8", "float32"])
+@pytest.mark.parametrize("num_threads", [1, 2])
+@pytest.mark.parametrize(
+    "shape", [(14, 2, 64, None, None, False), (4, 1, 40, None, 3.0, True), (6, 2, 16, 600, None, False)]
+)
+def test_a_shared_prefix_changes_nothing(shape: Shape, num_threads: int, kv_dtype: str, isa: str) -> None:
+    """Requests that hold the same first blocks give the bits that each gives alone."""
+    plan, weights = attention_plan(shape)
+    limits = replace(LIMITS, kv_dtype=kv_dtype, max_blocks_per_request=40, num_threads=num_threads)
+    executable = program(CpuBackend(), plan, weights, limits, num_blocks=64)
+    ids, common = token_ids(1250), np.random.default_rng(3).permutation(36).tolist()
+    for first in (0, 600):
+        logits(executable, ids[first : first + 600], first, [*common, 36, 37], limits)
+    # what each computed before and computes in the step, and its blocks: two splits in common, one, or none
+    batch = [
+        (1100, 1, [*common[:32], 40, 41, 42, 43]),
+        (1030, 3, [*common[:32], 44]),
+        (700, 1, [*common[:16], 45, 46, 47, 48, 49, 50]),
+        (1024, 40, [*common[:32], 51, 52]),
+        (1199, 1, [*common[:36], 36, 37]),
+        (90, 1, [53, 54, 55]),
+    ]
+    for computed, _, blocks in batch:
+        shared = {1100: 1024, 1030: 1024, 700: 512, 1024: 1024, 1199: 1199, 90: 0}[computed]
+        if computed > shared:
+            logits(executable, ids[shared:computed], shared, blocks, limits)
+    alone = [logits(executable, ids[c : c + n], c, blocks, limits) for c, n, blocks in batch]
+    inputs = step(
+        [(ids[c : c + n], c) for c, n, _ in batch], block_tables=[blocks for *_, blocks in batch], limits=limits
+    )
+    together = executable.run(inputs, want_logits=True).logits_SV
+    assert len(_native.prefix_groups(inputs.positions_T, inputs.query_start_R1, inputs.block_table_RM, 32)) == 1
+    np.testing.assert_array_equal(together, np.concatenate(alone))
 
 
 @pytest.mark.parametrize("backend", [CpuBackend(), ReferenceBackend()])

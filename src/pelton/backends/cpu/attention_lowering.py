@@ -52,19 +52,21 @@ def lower_attention(
     layout = _native.KvLayout(limits.block_size, num_kv_heads, k_dim, v_dim, KV_DTYPES[kv_dtype], layer_offset_bytes)
     max_context = limits.block_size * limits.max_blocks_per_request
     partials = Buffer(_native.attention_partial_bytes(v_dim, max_context, limits.num_threads))
+    prefixes = Buffer(_native.attention_prefix_bytes(num_heads, v_dim, limits.max_num_requests))
 
     def write(p: Any, at: Any, _: Any) -> None:
         p.add_kv_write(layout, at(k), at(v), k_dim, v_dim)
 
     def attend(p: Any, at: Any, at_buffer: Any) -> None:
+        memory = (at_buffer(partials), at_buffer(prefixes), max_context)
         sizes = (num_heads, k_dim, v_dim)
-        sink_vector = store.vector(p, sinks)
-        p.add_attention(layout, at(q), at(y), at_buffer(partials), *sizes, scale, window, softcap or 0.0, sink_vector)
+        settings = (scale, window, softcap or 0.0, store.vector(p, sinks))
+        p.add_attention(layout, at(q), at(y), *memory, *sizes, *settings)
 
     return LoweredAttention(
         ops=(
             NativeOp("T", "T", (k.buffer, v.buffer), write, "kv_write"),
-            NativeOp("any", "any", (q.buffer, y.buffer, partials), attend),
+            NativeOp("any", "any", (q.buffer, y.buffer, partials, prefixes), attend),
         ),
         kv_dtype=kv_dtype,
         layer_bytes=layout.layer_bytes,

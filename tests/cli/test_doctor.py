@@ -64,19 +64,3 @@ def test_huge_pages(tmp_path: Path, text: str, said: str):
     (folder / "enabled").write_text(text)
     assert doctor.read_huge_pages(tmp_path).startswith(said)
     assert doctor.read_huge_pages(folder) == "unknown"
-
-
-def test_packed_weights_are_listed_with_their_verdicts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
-    verdicts = [("a.packed", "model.gguf", "good")]
-    monkeypatch.setattr("pelton.api.explain.check_packed_weights", lambda folder: verdicts if folder == "auto" else [])
-    assert main(["doctor", "--verify", "auto"]) == 0
-    out = capsys.readouterr().out
-    assert "a.packed" in out
-    assert "all good" in out
-    verdicts.append(("b.packed", "model.gguf", "its header is longer than the file"))
-    assert main(["doctor", "--verify", "auto"]) != 0
-    captured = capsys.readouterr()
-    assert "longer than the file" in captured.out
-    assert "b.packed: is not what it should be" in captured.err

@@ -41,3 +41,19 @@ def test_pull_and_where_print_the_path(monkeypatch: pytest.MonkeyPatch, capsys: 
     assert main(["models", "pull", "demo"]) == 0
     assert main(["models", "where", "demo"]) == 0
     assert capsys.readouterr().out == f"{Path('folder/demo')}\n" * 2
+
+
+def test_packed_weights_are_listed_with_their_verdicts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    verdicts = [("a.packed", "model.gguf", "good")]
+    monkeypatch.setattr("pelton.api.explain.check_packed_weights", lambda folder: verdicts if folder == "auto" else [])
+    assert main(["models", "verify"]) == 0
+    out = capsys.readouterr().out
+    assert "a.packed" in out
+    assert "all good" in out
+    verdicts.append(("b.packed", "model.gguf", "its header is longer than the file"))
+    assert main(["models", "verify"]) != 0
+    captured = capsys.readouterr()
+    assert "longer than the file" in captured.out
+    assert "b.packed: is not what it should be" in captured.err

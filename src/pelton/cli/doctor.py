@@ -18,7 +18,6 @@ from pelton.cli.table import format_table
 from pelton.config.env import Environment, find_misspelled, get_environment
 from pelton.config.hardware import Hardware, probe_hardware
 from pelton.config.memory_rule import format_bytes
-from pelton.errors import CheckpointError
 
 NATIVE_MODULE = "pelton.backends.cpu._native"
 
@@ -26,17 +25,8 @@ NATIVE_MODULE = "pelton.backends.cpu._native"
 @click.command()
 @click.argument("model", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option(
-    "--verify",
-    metavar="FOLDER",
-    help="Check the packed weights in FOLDER ('auto' is where they are by default), and that the models they are of "
-    "still have the same bytes. Nothing else.",
-)
-def doctor(model: str | None, as_json: bool, verify: str | None) -> None:
+def doctor(model: str | None, as_json: bool) -> None:
     """Look at this machine and, with MODEL, at the kernel that each of its ops gets, and why."""
-    if verify is not None:
-        verify_weights(verify)
-        return
     environment = get_environment()
     facts = describe_machine(probe_hardware(), environment)
     kernels = explain(model) if model else []
@@ -90,21 +80,6 @@ def read_huge_pages(root: Path = Path("/")) -> str:
     return {"never": "off: weights are read more slowly", "madvise": "on request", "always": "always"}.get(
         chosen, chosen
     )
-
-
-def verify_weights(folder: str) -> None:
-    """Print a line for each file of packed weights. Raises CheckpointError if one of them is not what it should be."""
-    from pelton.api.explain import check_packed_weights  # noqa: PLC0415  pulls the execution plane in
-
-    verdicts = check_packed_weights(folder)
-    if verdicts:
-        click.echo(format_table([("packed weights", "of", "verdict"), *verdicts]))
-    bad = [file for file, _, verdict in verdicts if verdict != "good"]
-    if bad:
-        raise CheckpointError(
-            f"{bad[0]}: is not what it should be. Remove it; the model is packed again when it starts."
-        )
-    click.echo(f"{len(verdicts)} files of packed weights, all good")
 
 
 def explain(model: str) -> list[tuple[str, str, str]]:

@@ -58,3 +58,18 @@ def where_command(name: str) -> None:
     if path is None:
         raise CheckpointError(f"{name} is not in the cache. Download it with 'pelton models pull {name}'.")
     click.echo(path)
+
+
+@models.command("verify")
+@click.argument("folder", default="auto")
+def verify_command(folder: str) -> None:
+    """Check the packed weights in FOLDER (by default those of the cache), and the models they were packed from."""
+    from pelton.api.explain import check_packed_weights  # noqa: PLC0415  pulls the execution plane in
+
+    verdicts = check_packed_weights(folder)
+    if verdicts:
+        click.echo(format_table([("packed weights", "of", "verdict"), *verdicts]))
+    bad = [file for file, _, verdict in verdicts if verdict != "good"]
+    if bad:
+        raise CheckpointError(f"{bad[0]}: is not what it should be. Remove it: the model is packed again at its start.")
+    click.echo(f"{len(verdicts)} files of packed weights, all good")

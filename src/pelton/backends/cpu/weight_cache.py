@@ -201,7 +201,7 @@ def evict(folder: Path, max_bytes: int) -> list[Path]:
 
 
 def check_folder(folder: Path) -> Iterator[tuple[Path, str, str | None]]:
-    """For `pelton doctor --verify FOLDER`: each entry, the model it is of, and what is wrong with it, if anything.
+    """For `pelton models verify`: each entry, the model it is of, and what is wrong with it, if anything.
 
     Reads every entry and every model file that is still there, and removes nothing.
     """

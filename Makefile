@@ -9,7 +9,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 NATIVE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cc' -o -name '*.h')
 TEST_MODELS := demo gemma-3-270m
 
+ISAS := generic avx2
+NUM_CORES := $(shell nproc)
+CMAKE := $(BIN)/python -m cmake
+CONFIGURE = $(CMAKE) -S . -DCMAKE_MESSAGE_LOG_LEVEL=WARNING -DPython_EXECUTABLE=$(abspath $(BIN))/python
+# Python itself is not instrumented, so the libraries must come first; its own leaks are none of ours.
+WITH_ASAN = LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CXX) -print-file-name=libstdc++.so)" \
+	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
+.PHONY: test-isa sanitize sanitize-address sanitize-thread
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -23,6 +32,8 @@ test: setup ## Set up, fetch the test models, run every check and every test
 	$(MAKE) fetch-test-models
 	$(MAKE) lint types
 	$(BIN)/python -m pytest
+	$(MAKE) test-isa ISA_TESTS='tests/models tests/runner tests/backends'
+	$(MAKE) sanitize-thread
 
 check: setup ## The checks to run before every commit; no models, under 90 s
 	$(MAKE) lint types unit
@@ -44,6 +55,25 @@ types:
 
 unit:
 	$(BIN)/python -m pytest -m unit
+
+# Tests that try every instruction set anyway are left out here.
+ISA_TESTS ?= -m cpu
+test-isa: setup ## Run the tests of kernels and models as on machines with lesser instruction sets
+	for isa in $(ISAS); do echo "== $$isa"; $(BIN)/python -m pytest --isa $$isa $(ISA_TESTS) || exit 1; done
+
+sanitize: ## Run kernels and programs under Address-, UndefinedBehavior- and ThreadSanitizer
+	$(MAKE) sanitize-thread sanitize-address
+
+sanitize-thread: setup
+	$(CONFIGURE) -B build/thread -DPELTON_SANITIZE=thread
+	$(CMAKE) --build build/thread --target native_tests --parallel $(NUM_CORES) -- --quiet
+	CTEST_OUTPUT_ON_FAILURE=1 $(CMAKE) --build build/thread --target test
+
+sanitize-address: setup
+	$(CONFIGURE) -B build/address -DPELTON_SANITIZE=address,undefined
+	$(CMAKE) --build build/address --target _native --parallel $(NUM_CORES) -- --quiet
+	$(WITH_ASAN) $(BIN)/python -m pytest --capture=sys --native build/address/_native*.so \
+		tests/backends/cpu tests/conformance tests/runner/test_determinism.py
 
 native: ## Build the C++ kernels again, as far as they changed
 	@rm -f $(VENV)/.stamp-run

@@ -18,10 +18,11 @@ int32_t sum_lanes(__m256i v) {
   return _mm_cvtsi128_si32(_mm_add_epi32(four, _mm_shuffle_epi32(four, 0xb1)));
 }
 
-// 16 k: integers, and their negated sum.
+// 16 k: integers, and their negated sum. Without an inverse they are zeros, whatever x is.
 int32_t quantize_half(const float* x, __m256 inverse, int8_t* values) {
-  const __m256i low = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_load_ps(x), inverse));
-  const __m256i high = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_load_ps(x + 8), inverse));
+  const __m256 has_inverse = _mm256_cmp_ps(inverse, _mm256_setzero_ps(), _CMP_NEQ_OQ);
+  const __m256i low = _mm256_cvtps_epi32(_mm256_and_ps(_mm256_mul_ps(_mm256_load_ps(x), inverse), has_inverse));
+  const __m256i high = _mm256_cvtps_epi32(_mm256_and_ps(_mm256_mul_ps(_mm256_load_ps(x + 8), inverse), has_inverse));
   const __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(low, high), 0xd8);
   const __m128i bytes = _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
   _mm_store_si128(reinterpret_cast<__m128i*>(values), bytes);

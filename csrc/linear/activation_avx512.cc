@@ -12,9 +12,11 @@ __mmask16 lanes_below(int64_t count) {
   return count >= 16 ? 0xffff : count <= 0 ? 0 : static_cast<__mmask16>((1u << count) - 1);
 }
 
-// 16 k: the integers are stored, their negated sum returned, and `x` becomes what they leave over.
+// 16 k: the integers are stored, their negated sum returned, and `x` becomes what they leave over. Without an inverse
+// they are zeros, whatever x is.
 int32_t quantize_half(__m512& x, GroupScale group, int8_t* values) {
-  const __m512i integers = _mm512_cvtps_epi32(_mm512_mul_ps(x, _mm512_set1_ps(group.inverse)));
+  const __mmask16 has_inverse = group.inverse != 0.0f ? 0xffff : 0;
+  const __m512i integers = _mm512_maskz_cvtps_epi32(has_inverse, _mm512_mul_ps(x, _mm512_set1_ps(group.inverse)));
   _mm_store_si128(reinterpret_cast<__m128i*>(values), _mm512_cvtsepi32_epi8(integers));
   x = _mm512_sub_ps(x, _mm512_mul_ps(_mm512_cvtepi32_ps(integers), _mm512_set1_ps(group.scale)));
   return -_mm512_reduce_add_epi32(integers);

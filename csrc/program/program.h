@@ -49,6 +49,7 @@ class Program {
   Program(const ProgramSizes& sizes, int num_threads);
 
   uint8_t* buffer(size_t offset_bytes) { return buffers_.data() + offset_bytes; }
+  size_t buffer_bytes() const { return buffers_.size_bytes(); }
   Rows rows(size_t offset_bytes, int64_t stride);
   const int32_t* token_ids() const { return token_ids_.data(); }
   const int32_t* positions() const { return positions_.data(); }

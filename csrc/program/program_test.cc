@@ -114,7 +114,8 @@ class Transformer {
       weight.push_back(static_cast<uint16_t>(bits >> 16));
     }
     const auto* bytes = reinterpret_cast<const uint8_t*>(weight.data());
-    const PackedMatrix matrix = program_.pack_matrix(Scheme::BF16, bytes, n, k, false);
+    const PackedMatrix matrix = program_.place_matrix(Scheme::BF16, n, k, false);
+    program_.pack_strips(matrix, bytes, nullptr, 0, matrix.num_strips);
     void* memory = program_.buffer(layouter_.take(activation_size_bytes(matrix.activation, kMaxTokens, k)));
     program_.add_op(std::make_unique<QuantizeOp>(axis, x, matrix.activation, k, memory));
     add_barrier();

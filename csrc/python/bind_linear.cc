@@ -5,6 +5,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <optional>
@@ -98,8 +99,10 @@ class Workspace {
   Activation activation_{};
 };
 
+using Out = nb::ndarray<float, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+
 Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int64_t k, const Floats& x,
-              std::optional<Vector> bias, bool exact, int num_threads, bool is_wide) {
+              std::optional<Vector> bias, bool exact, int num_threads, bool is_wide, std::optional<Out> out) {
   const Scheme scheme = scheme_from_name(scheme_name);
   check_rows(scheme, rows, n, k);
   if (static_cast<int64_t>(x.shape(1)) != k || (bias && static_cast<int64_t>(bias->shape(0)) != n)) {
@@ -108,13 +111,17 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
   }
   check_positive("num_threads", num_threads);
   const auto num_x_rows = static_cast<int64_t>(x.shape(0));
-  Result y = make_result(num_x_rows, n);
+  if (out && (static_cast<int64_t>(out->shape(0)) != num_x_rows || static_cast<int64_t>(out->shape(1)) != n)) {
+    throw std::invalid_argument("linear: out must be [" + std::to_string(num_x_rows) + ", " + std::to_string(n) + "].");
+  }
+  Result result = make_result(num_x_rows, n);
+  float* y = out ? out->data() : result.data();
   nb::gil_scoped_release release;
   ThreadPool pool(num_threads);
   Workspace workspace(scheme, rows, k, num_x_rows, 1, exact, is_wide, pool);
   WorkRanges ranges(num_threads);
   const float* bias_data = bias ? bias->data() : nullptr;
-  const Linear task{&workspace.matrix(0), workspace.activation(), bias_data, nullptr, 0, y.data(), n};
+  const Linear task{&workspace.matrix(0), workspace.activation(), bias_data, nullptr, 0, y, n};
   pool.run([&](int thread) {
     quantize_rows(task.x, x.data(), k, num_x_rows * thread / num_threads, num_x_rows * (thread + 1) / num_threads);
     pool.barrier();
@@ -122,7 +129,8 @@ Result linear(const std::string& scheme_name, const Bytes& rows, int64_t n, int6
       linear_strip(task, static_cast<int>(strip), workspace.scratch(thread));
     }
   });
-  return y;
+  if (out) std::copy_n(y, num_x_rows * n, result.data());
+  return result;
 }
 
 // Seconds per pass over `num_copies` equal matrices, one barrier after each, for every repeat after a first one.
@@ -188,8 +196,9 @@ void bind_linear(nb::module_& m) {
         "The float32 values of rows[N, row_bytes], exactly as the scheme defines them.");
   m.def("linear", &linear, nb::arg("scheme"), nb::arg("rows"), nb::arg("n"), nb::arg("k"), nb::arg("x_MK"),
         nb::arg("bias_N").none() = nb::none(), nb::arg("exact") = false, nb::arg("num_threads") = 1, nb::kw_only(),
-        nb::arg("is_wide") = false,
-        "y[M, N] = x times the transposed weight, plus bias; packs the weight first, so it is for tests.");
+        nb::arg("is_wide") = false, nb::arg("out").none() = nb::none(),
+        "y[M, N] = x times the transposed weight, plus bias, computed in `out` if there is one and always given back as "
+        "a new array; packs the weight first, so it is for tests.");
   m.def("pack", &pack, nb::arg("scheme"), nb::arg("rows"), nb::arg("k"), "The packed bytes of rows[N, row_bytes].");
   m.def("packed_size_bytes", &packed_size_of, nb::arg("scheme"), nb::arg("n"), nb::arg("k"),
         "Bytes that a weight of n rows of k elements takes when packed.");

@@ -13,6 +13,7 @@
 
 #include "activation/activation.h"
 #include "core/checksum.h"
+#include "core/arena.h"
 #include "core/isa.h"
 #include "elementwise/elementwise.h"
 #include "gated/gated.h"
@@ -260,6 +261,11 @@ void bind_memory(nb::class_<Program>& c) {
         })
       .def("pack_strips", &pack_strips_of, nb::arg("matrix"), nb::arg("rows"), nb::arg("up_rows").none(),
            nb::arg("first"), nb::arg("last"))
+      .def("buffers",
+           [](nb::handle_t<Program> self) {
+             Program& p = nb::cast<Program&>(self);
+             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(p.buffer(0), {p.buffer_bytes()}, self);
+           })
       .def("packed",
            [](nb::handle_t<Program> self) {
              Program& p = nb::cast<Program&>(self);
@@ -311,6 +317,11 @@ std::vector<std::tuple<int64_t, int64_t, std::vector<int32_t>>> prefix_groups(co
 void bind_program(nb::module_& m) {
   m.def("detected_isa", [] { return isa_name(detected_isa()); });
   m.def("isa", [] { return isa_name(isa()); });
+  nb::enum_<ArenaEdge>(m, "ArenaEdge")
+      .value("Nowhere", ArenaEdge::None)
+      .value("Begin", ArenaEdge::Begin)
+      .value("End", ArenaEdge::End);
+  m.def("set_arena_edge", &set_arena_edge, nb::arg("edge"));
   m.def("set_isa", [](const std::string& name) { set_isa(isa_from_name(name)); });
   m.def("checksum",
         [](const Vector<uint8_t>& data) {

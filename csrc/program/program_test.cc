@@ -71,7 +71,10 @@ class Transformer {
 
  private:
   static KvLayout layout(int64_t layer) {
-    KvLayout one{kBlockSize, kKvHeads, padded_dims(kHeadDim), padded_dims(kHeadDim), true, 0};
+    KvLayout one;
+    one.block_size = kBlockSize;
+    one.num_kv_heads = kKvHeads;
+    one.k_dims = one.v_dims = padded_dims(kHeadDim);
     one.layer_offset_bytes = layer * one.layer_bytes();
     return one;
   }
@@ -135,8 +138,14 @@ class Transformer {
     program_.add_op(
         std::make_unique<KvWriteOp>(KvWrite{k, v, kHeadDim, kHeadDim, layout(layer)}, kv_write_kernel()));
     add_barrier();
-    const Attention attention{qkv,   attended, kHeads, kHeadDim,     kHeadDim,
-                              0.05f, std::numeric_limits<int32_t>::max(), 0.0f, layout(layer)};
+    Attention attention{};
+    attention.q = qkv;
+    attention.y = attended;
+    attention.num_heads = kHeads;
+    attention.k_dim = attention.v_dim = kHeadDim;
+    attention.scale = 0.05f;
+    attention.window = std::numeric_limits<int32_t>::max();
+    attention.layout = layout(layer);
     const int64_t num_splits = kMaxBlocks * kBlockSize / kSplitTokens + 1;
     const int64_t partials = 4 * AttentionOp::kTilesPerWorker * num_splits * partial_floats(padded_dims(kHeadDim));
     auto* partial_memory = reinterpret_cast<float*>(program_.buffer(layouter_.take(4 * static_cast<size_t>(partials))));

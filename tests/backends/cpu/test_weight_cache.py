@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from tests.file_clock import wait_for_tick
 from tests.steps import LIMITS
 
 from pelton.backends.cpu import CpuBackend, weight_cache
-from pelton.backends.cpu.weight_cache import SUFFIX, TEMPORARY, WeightCache, check_folder, evict, hold_lock
+from pelton.backends.cpu.weight_cache import SUFFIX, TEMPORARY, Deadline, WeightCache, check_folder, evict, hold_lock
 from pelton.checkpoint import mapped_file
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.loading import load_model
@@ -131,13 +132,39 @@ def test_a_file_written_a_moment_ago_is_neither_kept_nor_looked_for(model, folde
 def test_a_checkpoint_that_changes_while_it_is_packed_is_not_kept(model, folder, monkeypatch):
     weights = model / "model.safetensors"
 
-    def touch_and_hash(path):
+    def touch_and_hash(path, check):
         os.utime(weights, ns=(1, 1))
         return "0" * 64
 
     monkeypatch.setattr(weight_cache, "compute_sha256", touch_and_hash)
     Start(model, folder)
     assert [path.name for path in folder.iterdir()] == ["lock"]
+
+
+def test_a_program_that_ends_waits_for_a_moment_and_leaves_nothing_half_written(model, folder, monkeypatch, caplog):
+    def abandon(*_):
+        raise weight_cache.Abandoned
+
+    monkeypatch.setattr(Deadline, "check", abandon)
+    caplog.set_level(logging.INFO, "pelton")
+    Start(model, folder)
+    assert "the program ends" in caplog.text
+    assert [path.name for path in folder.iterdir()] == ["lock"]
+
+
+def test_the_moment_begins_when_the_main_thread_has_ended():
+    now = [100.0]
+    main = threading.Thread(target=lambda: None)  # not alive before it starts
+    deadline = Deadline(threading.current_thread(), lambda: now[0])
+    now[0] += 1000
+    deadline.check()
+    deadline = Deadline(main, lambda: now[0])
+    deadline.check()
+    now[0] += weight_cache.EXIT_GRACE_S
+    deadline.check()
+    now[0] += 0.1
+    with pytest.raises(weight_cache.Abandoned):
+        deadline.check()
 
 
 def test_small_and_too_large_weights_are_not_kept(model, folder):
@@ -271,3 +298,14 @@ def test_the_check_finds_damage_and_changed_models(model, folder, monkeypatch):
     ((_, _, problem),) = check_folder(folder)
     assert problem is not None
     assert "checksum" in problem
+
+
+def test_the_program_waits_for_an_entry_that_a_daemon_thread_began(model, folder, monkeypatch):
+    is_daemon: list[bool] = []
+    monkeypatch.setattr(
+        weight_cache, "compute_sha256", lambda *_: is_daemon.append(threading.current_thread().daemon) or "0" * 64
+    )
+    thread = threading.Thread(target=Start, args=(model, folder), daemon=True)
+    thread.start()
+    thread.join()
+    assert is_daemon == [False]

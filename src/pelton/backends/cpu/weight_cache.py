@@ -16,6 +16,7 @@ import stat
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import final
@@ -44,6 +45,11 @@ SUFFIX = ".packed"
 TEMPORARY = "writing-"
 MIN_BYTES = 64 << 20  # smaller weights are packed as fast as they are read
 SPARE_DISK_BYTES = 256 << 20
+EXIT_GRACE_S = 3.0  # how long a program that ends waits for its entry; less than a server waits for its engine
+
+
+class Abandoned(Exception):
+    """The program ends, and does not wait any longer for what is being written."""
 
 
 @final
@@ -88,7 +94,7 @@ class WeightCache:
         """Begin to write `memory`, which must not change any more, as the entry of `key`. Does not wait."""
         if not self._is_wanted(memory.size) or not self._is_safe(is_made=True):
             return
-        self._writer = threading.Thread(target=self._write, args=(key, memory), name="write-weights")
+        self._writer = threading.Thread(target=self._write, args=(key, memory), name="write-weights", daemon=False)
         self._writer.start()
 
     def wait(self) -> None:
@@ -128,29 +134,48 @@ class WeightCache:
         try:
             with hold_lock(self._folder) as is_held:
                 if is_held:
-                    self._write_alone(key, memory)
+                    self._write_alone(key, memory, Deadline().check)
+        except Abandoned:
+            log.info("packed weights are not kept: the program ends before they are written", folder=self._folder)
         except OSError as error:
             log.warning("packed weights could not be kept", folder=self._folder, why=error.strerror)
 
-    def _write_alone(self, key: str, memory: Bytes) -> None:
+    def _write_alone(self, key: str, memory: Bytes, check: Callable[[], None]) -> None:
         for left_over in self._folder.glob(f"{TEMPORARY}*"):  # of a process that was killed: nobody else writes
             left_over.unlink(missing_ok=True)
         evict(self._folder, self._max_bytes - memory.size)
         if shutil.disk_usage(self._folder).free < memory.size + SPARE_DISK_BYTES:
             log.warning("packed weights are not kept: the disk is nearly full", folder=self._folder)
             return
-        sources = tuple(Source(str(file.path), file.identity, compute_sha256(file.path)) for file in self.files)
-        header = Header(key, sources, memory.size, compute_checksums(memory))
+        sources = tuple(Source(str(file.path), file.identity, compute_sha256(file.path, check)) for file in self.files)
+        header = Header(key, sources, memory.size, compute_checksums(memory, check))
         descriptor, name = tempfile.mkstemp(prefix=TEMPORARY, dir=self._folder)
         try:
             try:
-                write_file(descriptor, header, memory)
+                write_file(descriptor, header, memory, check)
             finally:
                 os.close(descriptor)
             if all(Identity.of(file.path.stat()) == file.identity for file in self.files):
                 os.replace(name, self._path(key))
         finally:
             Path(name).unlink(missing_ok=True)
+
+
+@final
+class Deadline:
+    """Some seconds after the main thread has ended; Python waits for all other threads then."""
+
+    def __init__(self, main: threading.Thread | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._main = main or threading.main_thread()
+        self._clock = clock
+        self._end_s: float | None = None
+
+    def check(self) -> None:
+        """Raise Abandoned once it is over. Called often."""
+        if self._end_s is None and not self._main.is_alive():
+            self._end_s = self._clock() + EXIT_GRACE_S
+        if self._end_s is not None and self._clock() > self._end_s:
+            raise Abandoned
 
 
 def is_own(status: os.stat_result) -> bool:

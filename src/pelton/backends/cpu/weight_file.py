@@ -50,9 +50,13 @@ class Header(msgspec.Struct, frozen=True):
     checksums: tuple[int, ...]  # of each CHUNK_BYTES
 
 
-def compute_checksums(memory: Bytes) -> tuple[int, ...]:
-    """One for each chunk."""
-    return tuple(_native.checksum(memory[begin:end]) for begin, end in chunks(memory.size))
+def compute_checksums(memory: Bytes, before_each: Callable[[], None] = lambda: None) -> tuple[int, ...]:
+    """One for each chunk. What `before_each` raises, called before each of them, ends it."""
+    checksums = []
+    for begin, end in chunks(memory.size):
+        before_each()
+        checksums.append(_native.checksum(memory[begin:end]))
+    return tuple(checksums)
 
 
 def chunks(num_bytes: int) -> Iterator[tuple[int, int]]:
@@ -61,12 +65,13 @@ def chunks(num_bytes: int) -> Iterator[tuple[int, int]]:
         yield begin, min(begin + CHUNK_BYTES, num_bytes)
 
 
-def write_file(descriptor: int, header: Header, memory: Bytes) -> None:
-    """Write header and bytes to an empty file. Raises OSError."""
+def write_file(descriptor: int, header: Header, memory: Bytes, before_each: Callable[[], None] = lambda: None) -> None:
+    """Write header and bytes to an empty file. Raises OSError, and what `before_each` does before a chunk."""
     encoded = msgspec.msgpack.encode(header)
     prefix = MAGIC + len(encoded).to_bytes(8, "little") + hashlib.sha256(encoded).digest() + encoded
     write_all(descriptor, prefix + bytes(-len(prefix) % ALIGNMENT))
     for begin, end in chunks(header.num_bytes):
+        before_each()
         write_all(descriptor, memory[begin:end].data)
 
 

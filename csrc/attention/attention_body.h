@@ -10,7 +10,8 @@
 namespace pelton {
 
 constexpr int64_t kSplitGroups = kSplitTokens / kGroupTokens;
-constexpr int64_t kGroupsAhead = 4;  // how far behind the line that is read the one to fetch is
+constexpr int64_t kGroupsAhead = 8;  // how far behind the line that is read the one to fetch is
+constexpr int64_t kQueryDims = 32;   // of a row that lie together: one line of bfloat16
 constexpr float kLog2E = 1.44269504f;
 constexpr LanesInt kLaneIndex = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -20,7 +21,7 @@ struct TileState {
   int64_t request, kv_head;  // whose keys and values they see
   int64_t num_rows;
   int64_t first_position, last_position;  // of its tokens
-  typename Dots::Query* queries;          // of each block [k_dims / 2][row][2]
+  typename Dots::Query* queries;          // of each block [k_dims / 32][row][32]
   float* scores;                          // of one block [row][kScoreStride]
   typename Dots::Weight* weights;         // of one block [row][kScoreStride]
   float* sums;                            // [row][v_dims], merged over splits
@@ -72,6 +73,7 @@ static void start_row(TileState<Dots>& state, const Attention& op, int64_t row, 
   state.positions[row] = position;
   state.maxima[row] = op.sinks != nullptr ? op.sinks[head] * kLog2E : -__builtin_inff();
   state.totals[row] = op.sinks != nullptr ? 1.0f : 0.0f;
+  if (op.sinks == nullptr) return;  // sums are written when the first split is merged
   memset(state.sums + row * op.layout.v_dims, 0, static_cast<size_t>(op.layout.v_dims) * sizeof(float));
 }
 
@@ -107,7 +109,8 @@ static void load_queries(TileState<Dots>& state, const Attention& op) {
     const int64_t first = block_start(state.num_rows, block), end = block_start(state.num_rows, block + 1);
     for (int64_t row = first; row < end; ++row) {
       Dots::load_query(op.q.row(state.tokens[row]) + state.heads[row] * op.k_dim, factor, op.k_dim, op.layout.k_dims,
-                       state.queries + first * op.layout.k_dims + (row - first) * 2, 2 * (end - first));
+                       state.queries + first * op.layout.k_dims + (row - first) * kQueryDims,
+                       (end - first) * kQueryDims);
     }
   }
 }
@@ -168,10 +171,10 @@ static void find_groups(SplitGroups& groups, const TileState<Dots>& state, const
   }
 }
 
-// Turns a row's scores into weights 2^(s - max), and keeps their maximum and sum.
+// Caps a row's scores, takes those it does not see away, and keeps the largest.
 template <typename Dots>
-static void weigh_row(TileState<Dots>& state, const Attention& op, const SplitGroups& groups, const RowBlock& block,
-                      int64_t row_in_block) {
+static void mask_row(TileState<Dots>& state, const Attention& op, const SplitGroups& groups, const RowBlock& block,
+                     int64_t row_in_block) {
   const int64_t row = block.first + row_in_block;
   float* scores = state.scores + row_in_block * kScoreStride;
   const int64_t begin = block.begin * kGroupTokens, end = block.end * kGroupTokens;
@@ -193,11 +196,21 @@ static void weigh_row(TileState<Dots>& state, const Attention& op, const SplitGr
   }
   Lanes largest = lanes_of(minus_infinity);
   for (int64_t i = begin; i < end; i += kLanes) largest = larger(largest, load_lanes(scores + i));
-  const float maximum = max_lanes(largest);
-  const Lanes total = Dots::weigh(scores, groups, block, maximum > minus_infinity ? maximum : 0.0f, op.layout.v_dims,
-                                  state.weights + row_in_block * kScoreStride);
-  state.split_maxima[row] = maximum;
-  state.split_totals[row] = sum_lanes(total);
+  state.split_maxima[row] = max_lanes(largest);
+}
+
+// Turns the scores of all rows into weights 2^(s - max), and keeps their sums. Two loops, so that no row waits for its
+// own maximum.
+template <typename Dots>
+static void weigh_rows(TileState<Dots>& state, const Attention& op, const SplitGroups& groups, const RowBlock& block) {
+  for (int64_t row = 0; row < block.num_rows; ++row) mask_row(state, op, groups, block, row);
+  for (int64_t row = 0; row < block.num_rows; ++row) {
+    const float maximum = state.split_maxima[block.first + row];
+    const Lanes total =
+        Dots::weigh(state.scores + row * kScoreStride, groups, block, maximum > -__builtin_inff() ? maximum : 0.0f,
+                    op.layout.v_dims, state.weights + row * kScoreStride);
+    state.split_totals[block.first + row] = sum_lanes(total);
+  }
 }
 
 PELTON_INLINE float power_of_two(float x) { return x < -126.0f ? 0.0f : exp2_lanes(lanes_of(x))[0]; }
@@ -206,6 +219,12 @@ template <typename Dots>
 static void merge_row(TileState<Dots>& state, int64_t v_dims, int64_t row) {
   const float split_maximum = state.split_maxima[row];
   if (split_maximum == -__builtin_inff()) return;
+  if (state.maxima[row] == -__builtin_inff()) {
+    state.maxima[row] = split_maximum;
+    state.totals[row] = state.split_totals[row];
+    memcpy(state.sums + row * v_dims, state.split_sums + row * v_dims, static_cast<size_t>(v_dims) * sizeof(float));
+    return;
+  }
   const float maximum = state.maxima[row] > split_maximum ? state.maxima[row] : split_maximum;
   const float old_factor = power_of_two(state.maxima[row] - maximum);
   const float split_factor = power_of_two(split_maximum - maximum);
@@ -242,7 +261,7 @@ static void compute_split(TileState<Dots>& state, const Attention& op, const Att
     clip_groups(op, groups.first_token, state.positions[first], state.positions[last], block.begin, block.end);
     if (block.begin < block.end) {
       Dots::score(state, op.layout, groups, block);
-      for (int64_t row = 0; row < block.num_rows; ++row) weigh_row(state, op, groups, block, row);
+      weigh_rows(state, op, groups, block);
       Dots::sum_values(state, op.layout, groups, block);
     } else {
       for (int64_t row = first; row <= last; ++row) state.split_maxima[row] = -__builtin_inff();

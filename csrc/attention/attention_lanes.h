@@ -37,7 +37,9 @@ struct LanesDots {
   static constexpr int64_t kRows = 4;
 
   static void load_query(const float* q, float factor, int64_t dim, int64_t padded, float* to, int64_t stride) {
-    for (int64_t i = 0; i < padded; ++i) to[i / 2 * stride + i % 2] = i < dim ? q[i] * factor : 0.0f;
+    for (int64_t i = 0; i < padded; ++i) {
+      to[i / kQueryDims * stride + i % kQueryDims] = i < dim ? q[i] * factor : 0.0f;
+    }
   }
 
   PELTON_INLINE Lanes weigh(const float* scores, const SplitGroups& groups, const RowBlock& block, float maximum,
@@ -60,9 +62,10 @@ struct LanesDots {
     for (int64_t pair = 0; pair < k_dims / 2; ++pair) {
       Lanes even, odd;
       load_pair<dtype>(keys, pair, kGroupTokens, even, odd);
+      const float* pairs = queries + pair / (kQueryDims / 2) * stride + pair % (kQueryDims / 2) * 2;
       for (int row = 0; row < num_rows; ++row) {
-        sums[row] += even * queries[pair * stride + 2 * row];
-        sums[row] += odd * queries[pair * stride + 2 * row + 1];
+        sums[row] += even * pairs[row * kQueryDims];
+        sums[row] += odd * pairs[row * kQueryDims + 1];
       }
     }
     for (int row = 0; row < num_rows; ++row) {
@@ -73,17 +76,17 @@ struct LanesDots {
 
   static void score(TileState<LanesDots>& state, const KvLayout& layout, const SplitGroups& groups,
                     const RowBlock& block) {
-    const int64_t stride = 2 * block.num_rows;
+    const int64_t stride = block.num_rows * kQueryDims;
     const float* block_queries = state.queries + block.first * layout.k_dims;
     for (int64_t group = block.begin; group < block.end; ++group) {
       for (int64_t row = 0; row < block.num_rows; row += kRows) {
-        const float* queries = block_queries + 2 * row;
+        const float* queries = block_queries + row * kQueryDims;
         float* scores = state.scores + row * kScoreStride + group * kGroupTokens;
         if (block.num_rows - row >= kRows) {
           score_rows<kRows>(groups.k[group], queries, stride, layout.k_dims, scores);
         } else {
           for (int64_t i = 0; i < block.num_rows - row; ++i) {
-            score_rows<1>(groups.k[group], queries + 2 * i, stride, layout.k_dims, scores + i * kScoreStride);
+            score_rows<1>(groups.k[group], queries + i * kQueryDims, stride, layout.k_dims, scores + i * kScoreStride);
           }
         }
       }

@@ -31,6 +31,9 @@ class LlamaCpp(Engine):
         if not self.model:
             raise SystemExit(f"llama.cpp cannot load {args.model}")
         self.threads = args.threads
+        text = ctypes.create_string_buffer(128)
+        lc.llama_model_desc(self.model, text, len(text))
+        self.precision = text.value.decode()
         self.num_vocab = lc.llama_vocab_n_tokens(lc.llama_model_get_vocab(self.model))
         self.context = None
         self.shape = (0, 0)

@@ -21,6 +21,7 @@ class OnnxRuntime(Engine):
 
     name = "onnxruntime-genai"
     version = og.__version__
+    precision = "int4"
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.model = og.Model(og.Config(args.model))

@@ -10,6 +10,7 @@ Export:  .peers/openvino/bin/optimum-cli export openvino -m HF_DIR --task text-g
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,13 @@ from workload import Engine, run_peer
 
 CACHE_GIB = 2
 MAX_STEP_TOKENS = 512
+
+
+def describe_weights(model: Path) -> str:
+    """What the exporter says of the weights: the mode, and the size of its groups."""
+    text = model.read_text(encoding="utf-8")
+    found = re.search(r'<group_size value="(-?\d+)" />.*?<mode value="(\w+)" />', text, re.DOTALL)
+    return f"{found[2]}, groups of {found[1]}" if found else ""
 
 
 class OpenVino(Engine):
@@ -33,6 +41,7 @@ class OpenVino(Engine):
         scheduler.max_num_batched_tokens = MAX_STEP_TOKENS
         scheduler.enable_prefix_caching = False
         self.folder = Path(args.model)
+        self.precision = describe_weights(self.folder / "openvino_model.xml")
         self.properties = {"INFERENCE_NUM_THREADS": args.threads}
         self.pipeline = genai.ContinuousBatchingPipeline(args.model, scheduler, "CPU", self.properties, {})
         self.request: ov.InferRequest | None = None

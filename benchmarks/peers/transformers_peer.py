@@ -18,6 +18,7 @@ class Transformers(Engine):
 
     name = "transformers"
     version = transformers.__version__
+    precision = "bfloat16"
 
     def __init__(self, args: argparse.Namespace) -> None:
         torch.set_num_threads(args.threads)

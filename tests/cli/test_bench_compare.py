@@ -35,7 +35,7 @@ def test_ratios_of_two_engines_whose_speeds_are_known(
     quick = tmp_path / "quick.py"
     quick.write_text(CONSTANT_TIMES.replace("prefill_s=1.0", "prefill_s=0.5"), encoding="utf-8")
     monkeypatch.setattr(bench_compare, "make_own_command", lambda _: [sys.executable, str(quick)])
-    who = ["--peer", str(peer), "--peer-python", sys.executable, "--peer-precision", "int4"]
+    who = ["--peer", str(peer), "--peer-python", sys.executable]
     assert main(["bench", "compare", folder, *FLAGS, *who, *SIZES, "--save", str(tmp_path / "saved")]) == 0
     out, err = capsys.readouterr()
     rows = [json.loads(line) for line in out.splitlines()]
@@ -43,7 +43,7 @@ def test_ratios_of_two_engines_whose_speeds_are_known(
         ("prefill", 1, 2.0, 2), ("decode", 1, 1.0, 2), ("prefill", 3, 2.0, 2), ("decode", 3, 1.0, 2),
     ]  # fmt: skip
     assert [row["their_tokens_per_s"] for row in rows] == [20, 6, 60, 18]
-    assert "int4" in rows[0]["theirs"]
+    assert rows[0]["theirs"].startswith("flat 1 (")
     (saved,) = (tmp_path / "saved").glob("*.json")
     assert f"saved to {saved}" in err
     assert {path.suffix for path in (tmp_path / "saved").iterdir()} == {".json", ".md", ".svg"}

@@ -18,6 +18,7 @@ MEASUREMENTS: Final[dict[str, Entry]] = {
     "compare": Entry("pelton.cli.bench_compare:compare", "Speed of a model beside another engine's, in turns."),
     "host": Entry("pelton.cli.bench_host:host", "What text and bookkeeping cost around the kernels."),
     "startup": Entry("pelton.cli.bench_startup:startup", "What starting a model costs, in time and memory."),
+    "serve": Entry("pelton.cli.bench_serve:load", "Latency and speed of a server under concurrent streams."),
 }
 
 

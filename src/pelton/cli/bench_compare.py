@@ -36,7 +36,6 @@ FIRST_ID, LAST_ID = 1000, 20000  # ids of ordinary words in most vocabularies
 @click.option("--peer", required=True, help="The other engine: a name in benchmarks/peers, or a path to a script.")
 @click.option("--peer-python", default="python3", show_default=True, help="The Python that has that engine.")
 @click.option("--peer-model", help="The model in that engine's form.  [default: MODEL's file]")
-@click.option("--peer-precision", default="", help="What its weights are stored in, for the report.")
 @click.option("--batch", default="1,8,32", show_default=True, help="Numbers of requests, with commas between.")
 @click.option("--prompt", default=128, type=COUNT, show_default=True, help="Prompt tokens of each request.")
 @click.option("--output", default=64, type=COUNT, show_default=True, help="Tokens decoded after the first.")
@@ -49,7 +48,6 @@ def compare(
     peer: str,
     peer_python: str,
     peer_model: str | None,
-    peer_precision: str,
     batch: str,
     blocks: int,
     markdown: bool,
@@ -66,7 +64,6 @@ def compare(
     works = make_works(batches, opened.checkpoint.spec.vocab_size, **sizes)
     threads = opened.config.runner.num_threads
     their_command = [peer_python, str(script), peer_model or str(opened.checkpoint.path), "--threads", str(threads)]
-    their_command += ["--precision", peer_precision] if peer_precision else []
     calibrate = make_calibrate(opened)
     before = calibrate() if save is not None else None
     with PeerProcess(peer, their_command) as theirs:

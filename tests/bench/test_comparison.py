@@ -132,6 +132,7 @@ def test_stolen_time_drops_a_block() -> None:
         ([50, 54.9, 50], ["near"] * 3, 0.01, None),
         ([50, 50, 34], ["far"] * 3, 0.0, "read bandwidth was between 34.0 and 50.0 GB/s"),
         ([50, 50, 50], ["far", "near", "far"], 0.0, "the barrier went from far to near"),
+        ([50, 50], ["disturbed"] * 2, 0.0, "something else ran: threads that met at a barrier were not running"),
         ([50, 50, 50], ["far"] * 3, 0.011, "1.1% of the CPU time was stolen"),
     ],
 )

@@ -68,7 +68,7 @@ def test_another_engine_is_compared_on_the_same_tokens(
 ):
     """The other engine here finds every token equally likely: its perplexity is the size of the vocabulary."""
     peer = write_peer(tmp_path, FLAT_LOGITS, VOCAB_SIZE)
-    flags = ["--against", str(peer), "--peer-python", sys.executable]
+    flags = ["--peer", str(peer), "--peer-python", sys.executable]
     assert fidelity(folder, "--text", text, "--positions", "70", *flags) == 0
     ours, theirs = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert (ours["engine"], theirs["engine"], theirs["version"]) == ("pelton", "flat", "1")
@@ -79,7 +79,7 @@ def test_another_engine_is_compared_on_the_same_tokens(
 
 def test_an_engine_with_another_vocabulary(folder: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     peer = write_peer(tmp_path, FLAT_LOGITS, 5)
-    flags = ["--against", str(peer), "--peer-python", sys.executable]
+    flags = ["--peer", str(peer), "--peer-python", sys.executable]
     assert fidelity(folder, "--text", text, "--positions", "70", *flags) == 69
     assert "Compare the same model" in capsys.readouterr().err
 

@@ -84,6 +84,8 @@ def find_reason_to_drop(calibrations: Sequence[Calibration], steal_share: float)
     states = [each.state for each in calibrations]
     if len(set(states)) > 1:
         return f"the barrier went from {states[0]} to {next(s for s in states if s != states[0])}"
+    if states[0] == "disturbed":
+        return "something else ran: threads that met at a barrier were not running"
     speeds = [each.all_threads.read_bytes_per_s for each in calibrations]
     if max(speeds) > min(speeds) * (1 + MAX_BANDWIDTH_CHANGE):
         return f"read bandwidth was between {min(speeds) / 1e9:.1f} and {max(speeds) / 1e9:.1f} GB/s"

@@ -30,7 +30,7 @@ COUNT = click.IntRange(min=1)
 )
 @click.option("--api-key", help="The key of that server.")
 @click.option("--chat/--no-chat", default=True, show_default=True, help="Chats, or completions of a text.")
-@click.option("--concurrency", default="1,8,32", show_default=True, help="Numbers of users, with commas between.")
+@click.option("--batch", default="1,8,32", show_default=True, help="Numbers of users at a time, with commas between.")
 @click.option("--rate", type=click.FloatRange(min=0.001), help="Requests a second at Poisson times, in place of users.")
 @click.option("--requests", type=COUNT, help="Requests of each load.  [default: two for each user, 32 with --rate]")
 @click.option("--prompt", default=128, type=COUNT, show_default=True, help="Words of each prompt, about a token each.")
@@ -42,7 +42,7 @@ def load(
     url: str | None,
     api_key: str | None,
     chat: bool,
-    concurrency: str,
+    batch: str,
     rate: float | None,
     requests: int | None,
     prompt: int,
@@ -51,7 +51,7 @@ def load(
     save: Path | None,
 ) -> None:
     """Stream many answers at once from MODEL or from a server: TTFT, inter-token latency, E2E, tokens per second."""
-    users = [None] if rate is not None else parse_counts("--concurrency", concurrency)
+    users = [None] if rate is not None else parse_counts("--batch", batch)
     loads = [
         Load(
             concurrency=count or 0,

@@ -48,11 +48,11 @@ def evaluate() -> None:
     show_default=True,
     help="Positions read in one context.",
 )
-@click.option("--against", help="Compare another engine too: its name in benchmarks/peers, or a path to a script.")
+@click.option("--peer", help="Compare another engine too: its name in benchmarks/peers, or a path to a script.")
 @click.option("--peer-python", default="python3", show_default=True, help="The Python that has that engine.")
 @click.option("--peer-model", help="The model in that engine's form. Default: MODEL's file.")
 def fidelity(
-    asked: UserConfig, positions: int, text_files: tuple[Path, ...], window: int, against: str | None, **peer: Any
+    asked: UserConfig, positions: int, text_files: tuple[Path, ...], window: int, peer: str | None, **peer_options: Any
 ) -> None:
     """Compare MODEL with the float32 reference: same tokens, KL in nats, and perplexity."""
     get_model(asked)
@@ -66,8 +66,9 @@ def fidelity(
         own = make_logits_reader(opened, backend, window=window, chunk=CHUNK, kv_dtype=kv_dtype)
         actual = {"pelton": own}
         told = {"pelton": describe_own(opened)}
-        if against is not None:
-            reader, facts = stack.enter_context(open_peer_reader(opened, against, window=window, chunk=CHUNK, **peer))
+        if peer is not None:
+            opening = open_peer_reader(opened, peer, window=window, chunk=CHUNK, **peer_options)
+            reader, facts = stack.enter_context(opening)
             actual[facts.engine] = reader
             told[facts.engine] = {"engine": facts.engine, "version": facts.version, "precision": facts.precision}
         expected = make_logits_reader(opened, "reference", window=window, chunk=CHUNK)

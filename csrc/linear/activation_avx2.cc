@@ -29,33 +29,26 @@ int32_t quantize_half(const float* x, __m256 inverse, int8_t* values) {
   return -sum_lanes(_mm256_add_epi32(low, high));
 }
 
-GroupScale scale_of(const float* x) {
+uint32_t largest_bits_of(const float* x) {
   const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
   __m256i largest = _mm256_setzero_si256();
   for (int i = 0; i < kTileSize; i += 8) {
     const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(x + i));
     largest = _mm256_max_epu32(largest, _mm256_and_si256(bits, magnitude));
   }
-  return group_scale(largest_lane(largest));
+  return largest_lane(largest);
 }
 
-void quantize_int8(const float* x, GroupScale group, int8_t* values, float* scale, int32_t* sum32, int32_t* sums16) {
-  const __m256 inverse = _mm256_set1_ps(group.inverse);
-  *scale = group.scale;
-  sums16[0] = quantize_half(x, inverse, values);
-  sums16[1] = quantize_half(x + 16, inverse, values + 16);
-  *sum32 = sums16[0] + sums16[1];
+void quantize_tile(const float* x, float inverse, int8_t* values, int32_t* sums16) {
+  sums16[0] = quantize_half(x, _mm256_set1_ps(inverse), values);
+  sums16[1] = quantize_half(x + 16, _mm256_set1_ps(inverse), values + 16);
 }
 
 }  // namespace
 
-void quantize_rows_avx2(const Activation& activation, const float* x, int64_t x_stride, int64_t row_begin,
-                        int64_t row_end) {
-  quantize_padded_rows<scale_of, quantize_int8>(activation, x, x_stride, row_begin, row_end);
-}
-
-void quantize_tile_avx2(const Activation& activation, const float* x, int64_t row, int64_t tile) {
-  quantize_padded_tile<scale_of, quantize_int8>(activation, x, row, tile);
+void quantize_slab_avx2(const Activation& activation, int64_t slab, const float* x, int64_t x_stride,
+                        int64_t row_begin, int64_t row_end) {
+  quantize_padded_slab<largest_bits_of, quantize_tile>(activation, slab, x, x_stride, row_begin, row_end);
 }
 
 }  // namespace pelton

@@ -21,8 +21,8 @@ struct SlabRows {
   RowBlock at(int64_t slab, int64_t first_row, int64_t row) const {
     const int64_t place = slab * x->num_rows + first_row + row;
     const int32_t* sums = has_halves ? x->sums16 + place * 2 * kSlabTiles : x->sums32 + place * kSlabTiles;
-    return {static_cast<const int8_t*>(x->values) + place * kSlabSize, x->scales + place * kSlabTiles, sums,
-            totals + row * kStripChannels};
+    return {static_cast<const int8_t*>(x->values) + place * kSlabSize, x->scales + place,
+            x->shifts + place * kSlabTiles, sums, totals + row * kStripChannels};
   }
 };
 

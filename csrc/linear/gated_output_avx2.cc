@@ -2,9 +2,9 @@
 
 namespace pelton {
 
-void write_gated_avx2(const GatedOutput& output, const float* sums, const float* bias, int64_t first_row,
-                  int64_t num_rows, int64_t strip) {
-  write_gated_body<quantize_tile_avx2>(output, sums, bias, first_row, num_rows, strip);
+void write_gated_avx2(ActivationFunction function, const float* sums, const float* bias, int64_t num_rows,
+                      const Rows& y) {
+  write_gated_body(function, sums, bias, num_rows, y);
 }
 
 }  // namespace pelton

@@ -4,8 +4,9 @@
 //   x         an Activation of the weight's kind (activation.h): Int8 for block schemes, BFloat16 for BF16 weights,
 //             Float32 for F16 and F32 weights and for every scheme packed with exact = true
 //   y         float32, row stride in elements; y may be the residual, never x
-//   sums      Int8: exact int32 within a tile of 32 k, then float32 tile by tile in ascending k, one chain each.
-//             BFloat16, Float32: one float32 chain in ascending k. The order depends on nothing but K: a row's
+//   sums      Int8: exact int32 within a tile of 32 k (16 where a scheme has a scale for each), times the tile's power of
+//             two; float32 over the 4 tiles of a slab, one chain of weight scale * that; then over slabs, one chain of
+//             activation scale * slab. BFloat16, Float32: one float32 chain in ascending k. The order depends on nothing but K: a row's
 //             result is bitwise the same alone or among others. Instruction sets differ in float rounding only.
 //   cost      2*T*N*K operations; the weight is read once per call and 128 rows
 //   threads   one strip of 64 channels per task; strips are independent, each thread brings its own scratch
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "linear/activation.h"
 #include "linear/gated_output.h"
@@ -48,7 +50,8 @@ struct Linear {
   int64_t residual_stride;
   float* y;
   int64_t y_stride;
-  const GatedOutput* gated = nullptr;  // where there is one, y and residual are not used
+  // Rows of gates and ups that were interleaved in packing: y gets their products (gated_output.h), N / 2 columns.
+  std::optional<ActivationFunction> gated;
 };
 
 // Bytes of 64-byte aligned scratch that one thread needs.
@@ -56,6 +59,12 @@ size_t linear_scratch_bytes(int64_t max_rows);
 
 // y[:, 64 * strip : 64 * strip + 64], clipped to N, for all rows.
 void linear_strip(const Linear& linear, int strip, void* scratch);
+
+// Columns [128 * slab, +128) of the gated product of all rows, quantized into `to`. For linears that are `gated`; y is not
+// used. Thread's scratch: linear_gated_scratch_bytes.
+size_t linear_gated_scratch_bytes(int64_t max_rows);
+int64_t num_gated_slabs(const PackedMatrix& matrix);
+void linear_gated_slab(const Linear& linear, const Activation& to, int64_t slab, void* scratch);
 
 void linear_strip_generic(const Linear& linear, int strip, void* scratch);
 void linear_strip_avx2(const Linear& linear, int strip, void* scratch);

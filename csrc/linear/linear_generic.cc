@@ -6,23 +6,21 @@
 namespace pelton {
 namespace {
 
-// sums[c] += the product of one row's tile with an integer tile. `sums16` are the negated sums of the activation.
-void multiply_int8(const Layout& layout, const Tile& tile, const int8_t* x, float x_scale, const int32_t* sums16,
-                   float* sums) {
+// value[c] += the product of one row's tile with an integer tile. `sums16` are the negated sums of the activation.
+void multiply_int8(const Layout& layout, const Tile& tile, const int8_t* x, int32_t shift, const int32_t* sums16,
+                   float* value) {
   const int num_groups = has_halves(layout.form) ? 2 : 1;
   const int group_size = kTileSize / num_groups;
   for (int c = 0; c < kStripChannels; ++c) {
-    float value = 0.0f;
     for (int group = 0; group < num_groups; ++group) {
       const int32_t negated_sum = num_groups == 2 ? sums16[group] : sums16[0] + sums16[1];
       int32_t dot = negated_sum * tile.zeros[c];
       for (int k = group * group_size; k < (group + 1) * group_size; ++k) {
         dot += x[k] * tile.integers[k / 4][4 * c + k % 4];
       }
-      value += tile.scales[group][c] * static_cast<float>(dot);
-      if (has_min(layout.form)) value += tile.mins[group][c] * static_cast<float>(negated_sum);
+      value[c] += tile.scales[group][c] * static_cast<float>(dot * (1 << shift));
+      if (has_min(layout.form)) value[c] += tile.mins[group][c] * static_cast<float>(negated_sum * (1 << shift));
     }
-    sums[c] += value * x_scale;
   }
 }
 
@@ -44,13 +42,22 @@ void accumulate_int8(const Linear& linear, const uint8_t* strip, int64_t first_r
   const Scheme scheme = linear.weight->scheme;
   const Layout layout = layout_of(scheme);
   const Activation& x = linear.x;
-  Tile tile;
-  for (int64_t t = 0; t < num_tiles_of(x.row_size); ++t) {
-    unpack_tile(layout, strip + tile_offset(scheme, t), strip + super_offset(scheme, t), tile);
+  Tile tiles[kSlabTiles];
+  const int64_t num_tiles = num_tiles_of(x.row_size);
+  for (int64_t first = 0, slab = 0; first < num_tiles; first += kSlabTiles, ++slab) {
+    const int64_t count = std::min<int64_t>(kSlabTiles, num_tiles - first);
+    for (int64_t t = 0; t < count; ++t) {
+      unpack_tile(layout, strip + tile_offset(scheme, first + t), strip + super_offset(scheme, first + t), tiles[t]);
+    }
     for (int64_t row = 0; row < num_rows; ++row) {
-      const int64_t place = (t / kSlabTiles * x.num_rows + first_row + row) * kSlabTiles + t % kSlabTiles;
-      multiply_int8(layout, tile, static_cast<const int8_t*>(x.values) + place * kTileSize, x.scales[place],
-                    x.sums16 + 2 * place, sums + row * kStripChannels);
+      const int64_t place = slab * x.num_rows + first_row + row;
+      float value[kStripChannels] = {};
+      for (int64_t t = 0; t < count; ++t) {
+        const int64_t at = place * kSlabTiles + t;
+        multiply_int8(layout, tiles[t], static_cast<const int8_t*>(x.values) + at * kTileSize, x.shifts[at],
+                      x.sums16 + 2 * at, value);
+      }
+      for (int c = 0; c < kStripChannels; ++c) sums[row * kStripChannels + c] += value[c] * x.scales[place];
     }
   }
 }

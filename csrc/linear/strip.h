@@ -57,7 +57,10 @@ static inline void write_outputs(const Linear& linear, int strip, int64_t first_
   const int num_channels = static_cast<int>(std::min<int64_t>(kStripChannels, linear.weight->num_rows - channel));
   alignas(64) float bias[kStripChannels] = {};
   if (linear.bias != nullptr) std::memcpy(bias, linear.bias + channel, sizeof(float) * num_channels);
-  if (linear.gated != nullptr) return write_gated_kernel()(*linear.gated, sums, bias, first_row, num_rows, strip);
+  if (linear.gated) {
+    float* y = linear.y + first_row * linear.y_stride + strip * kTileSize;
+    return write_gated_kernel()(*linear.gated, sums, bias, num_rows, Rows{y, linear.y_stride});
+  }
   for (int64_t row = first_row; row < first_row + num_rows; ++row, sums += kStripChannels) {
     float* y = linear.y + row * linear.y_stride + channel;
     const float* residual =

@@ -26,7 +26,8 @@ void copy_row(const Activation& from, int64_t from_row, const Activation& to, in
     for (int64_t term = 0; term < terms; ++term) {
       if (is_int8(from.kind)) {
         copy_part<int8_t>(from.values, from_place + term, to.values, to_place + term, kSlabSize);
-        copy_part<float>(from.scales, from_place + term, to.scales, to_place + term, kSlabTiles);
+        copy_part<float>(from.scales, from_place + term, to.scales, to_place + term, 1);
+        copy_part<int32_t>(from.shifts, from_place + term, to.shifts, to_place + term, kSlabTiles);
         copy_part<int32_t>(from.sums32, from_place + term, to.sums32, to_place + term, kSlabTiles);
         copy_part<int32_t>(from.sums16, from_place + term, to.sums16, to_place + term, 2 * kSlabTiles);
       } else if (from.kind == ActivationKind::BFloat16) {

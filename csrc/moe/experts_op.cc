@@ -152,22 +152,22 @@ void ExpertsOp::copy_rows(const Pass& pass, Worker& worker) const {
 }
 
 void ExpertsOp::multiply_gate_up(const Pass& pass, Worker& worker) const {
-  worker.claim(pass.grouping.num_groups * num_strips_, [&](int64_t item) {
-    const int64_t group = item / num_strips_;
-    int64_t strip = item % num_strips_, first_column = 0;
+  const int64_t num_items = task_.is_interleaved ? num_gated_slabs(experts_[0].gate_up[0]) : num_strips_;
+  worker.claim(pass.grouping.num_groups * num_items, [&](int64_t item) {
+    const int64_t group = item / num_items;
+    int64_t strip = item % num_items, first_column = 0;
     const PackedMatrix* part = experts_[static_cast<size_t>(pass.grouping.expert[group])].gate_up.data();
     for (; strip >= part->num_strips; ++part) {
       strip -= part->num_strips;
       first_column += part->num_rows;
     }
-    const GatedOutput gated{task_.function, inner_of(pass, group)};
-    Linear linear{part, h_of(pass, group), nullptr, nullptr, 0, nullptr, 0};
+    Linear linear{part, h_of(pass, group), nullptr, nullptr, 0, nullptr, 0, {}};
     if (task_.is_interleaved) {
-      linear.gated = &gated;
-    } else {
-      linear.y = gate_up_.row(pass.grouping.first_pair[group]) + first_column;
-      linear.y_stride = gate_up_.stride;
+      linear.gated = task_.function;
+      return linear_gated_slab(linear, inner_of(pass, group), strip, worker.scratch);
     }
+    linear.y = gate_up_.row(pass.grouping.first_pair[group]) + first_column;
+    linear.y_stride = gate_up_.stride;
     linear_strip(linear, static_cast<int>(strip), worker.scratch);
   });
 }
@@ -195,7 +195,7 @@ void ExpertsOp::multiply_down(const Pass& pass, Worker& worker) const {
     }
     for (int64_t group = 0; group < grouping.num_groups; ++group) {
       const PackedMatrix matrix = strip_of(experts_[static_cast<size_t>(grouping.expert[group])].down, strip);
-      const Linear linear{&matrix, inner_of(pass, group), nullptr, nullptr, 0, pass.strip_rows, kStripChannels};
+      const Linear linear{&matrix, inner_of(pass, group), nullptr, nullptr, 0, pass.strip_rows, kStripChannels, {}};
       linear_strip(linear, 0, worker.scratch);
       const int64_t first = grouping.first_pair[group];
       for (int64_t row = 0; row < grouping.group_size(group); ++row) {

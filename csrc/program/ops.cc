@@ -75,8 +75,6 @@ void LinearOp::execute(const Step& step, Worker& worker) const {
   if (num_rows == 0) return;
   int64_t num_strips = 0;
   for (const LinearPart& part : parts_) num_strips += part.matrix.num_strips;
-  GatedOutput gated;
-  if (gated_) gated = {gated_->function, make_activation(gated_->kind, num_rows, gated_->size, gated_->memory)};
   worker.claim(num_strips, [&](int64_t strip) {
     int64_t first_column = 0;
     const LinearPart* part = parts_.data();
@@ -88,10 +86,19 @@ void LinearOp::execute(const Step& step, Worker& worker) const {
     const Activation x = make_activation(part->kind, num_rows, matrix.row_size, part->activation_memory);
     const float* bias = bias_ != nullptr ? bias_ + first_column : nullptr;
     const float* residual = residual_.data != nullptr ? residual_.data + first_column : nullptr;
-    const Linear linear{&matrix, x, bias, residual, residual_.stride, y_.data + first_column, y_.stride,
-                        gated_ ? &gated : nullptr};
+    const Linear linear{&matrix, x, bias, residual, residual_.stride, y_.data + first_column, y_.stride, {}};
     linear_strip(linear, static_cast<int>(strip), worker.scratch);
   });
+}
+
+void GatedLinearOp::execute(const Step& step, Worker& worker) const {
+  const int64_t num_rows = step.num_rows(axis_);
+  if (num_rows == 0) return;
+  const Activation x = make_activation(part_.kind, num_rows, part_.matrix.row_size, part_.activation_memory);
+  const Activation y = make_activation(target_.kind, num_rows, target_.size, target_.memory);
+  const Linear linear{&part_.matrix, x, bias_, nullptr, 0, nullptr, 0, target_.function};
+  worker.claim(num_gated_slabs(part_.matrix),
+               [&](int64_t slab) { linear_gated_slab(linear, y, slab, worker.scratch); });
 }
 
 void SelectRowsOp::execute(const Step& step, Worker& worker) const {

@@ -1,7 +1,6 @@
 // The ops of a program: each one binds a kernel to its operands. Arithmetic is in the kernels' own folders.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "attention/attention.h"
@@ -75,6 +74,21 @@ struct LinearPart {
   void* activation_memory;
 };
 
+// All parts of a weight in one phase; workers claim strips of 64 output channels.
+class LinearOp final : public Op {
+ public:
+  LinearOp(RowAxis axis, std::vector<LinearPart> parts, const float* bias, Rows residual, Rows y)
+      : axis_(axis), parts_(std::move(parts)), bias_(bias), residual_(residual), y_(y) {}
+  void execute(const Step& step, Worker& worker) const override;
+
+ private:
+  RowAxis axis_;
+  std::vector<LinearPart> parts_;
+  const float* bias_;
+  Rows residual_;
+  Rows y_;
+};
+
 // Where the gated product of a linear goes: make_activation's arrays for the linear that reads it.
 struct GatedTarget {
   ActivationFunction function;
@@ -83,22 +97,18 @@ struct GatedTarget {
   void* memory;
 };
 
-// All parts of a weight in one phase; workers claim strips of 64 output channels.
-class LinearOp final : public Op {
+// A linear over interleaved gates and ups, the product, and its quantization: workers claim slabs of 128 products.
+class GatedLinearOp final : public Op {
  public:
-  LinearOp(RowAxis axis, std::vector<LinearPart> parts, const float* bias, Rows residual, Rows y)
-      : axis_(axis), parts_(std::move(parts)), bias_(bias), residual_(residual), y_(y) {}
-  LinearOp(RowAxis axis, const LinearPart& gates_and_ups, const float* bias, const GatedTarget& gated)
-      : axis_(axis), parts_{gates_and_ups}, bias_(bias), gated_(gated) {}
+  GatedLinearOp(RowAxis axis, const LinearPart& part, const float* bias, const GatedTarget& target)
+      : axis_(axis), part_(part), bias_(bias), target_(target) {}
   void execute(const Step& step, Worker& worker) const override;
 
  private:
   RowAxis axis_;
-  std::vector<LinearPart> parts_;
+  LinearPart part_;
   const float* bias_;
-  Rows residual_{};
-  Rows y_{};
-  std::optional<GatedTarget> gated_;
+  GatedTarget target_;
 };
 
 class SelectRowsOp final : public Op {

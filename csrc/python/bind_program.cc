@@ -69,8 +69,8 @@ void add_linear_gated(Program& program, bool is_logits, const std::tuple<MatrixH
                       size_t activation) {
   const auto& [handle, x_kind, x_activation] = part;
   const GatedTarget target{activation_from_name(function), kind, size, program.buffer(activation)};
-  program.add_op(std::make_unique<LinearOp>(
-      axis_of(is_logits), LinearPart{handle.matrix, x_kind, program.buffer(x_activation)}, data_of(bias), target));
+  const LinearPart bound{handle.matrix, x_kind, program.buffer(x_activation)};
+  program.add_op(std::make_unique<GatedLinearOp>(axis_of(is_logits), bound, data_of(bias), target));
 }
 
 void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, View x, std::optional<View> other, View y,
@@ -336,6 +336,7 @@ void bind_program(nb::module_& m) {
         },
         nb::arg("scheme"), nb::arg("n"), nb::arg("k"), nb::arg("exact"));
   m.def("linear_scratch_bytes", &linear_scratch_bytes, nb::arg("max_rows"));
+  m.def("linear_gated_scratch_bytes", &linear_gated_scratch_bytes, nb::arg("max_rows"));
   m.def("attention_scratch_bytes", &attention_scratch_bytes, nb::arg("k_dim"), nb::arg("v_dim"));
   m.def("attention_partial_bytes",
         [](int64_t v_dim, int64_t max_context, int64_t num_threads) {

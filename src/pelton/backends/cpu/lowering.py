@@ -59,6 +59,10 @@ class Lowering:
         LOWERED[node.op](self, node)
         self.ops[first:] = [op if op.label else replace(op, label=label_of(node)) for op in self.ops[first:]]
 
+    def need_scratch(self, size_bytes: int) -> None:
+        """Every thread gets at least so much memory of its own."""
+        self.scratch_bytes = max(self.scratch_bytes, size_bytes)
+
     def _note(self, op: str, kernel: str, why: str) -> None:
         self.kernels.setdefault((op, kernel), why)
 
@@ -137,7 +141,7 @@ class Lowering:
         x, axis, eps = self._view(x_value), axis_of(x_value), node.attribute("eps")
         y = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), x.width))
         self._quantized[(node.outputs[0].id, kind.name)] = y
-        self.scratch_bytes = max(self.scratch_bytes, 4 * x.width)
+        self.need_scratch(4 * x.width)
         self._note("rms_norm", f"{_native.isa()} quantized", f"writes activations {kind.name}, no floats")
         self.ops.append(
             NativeOp(
@@ -277,6 +281,7 @@ class Lowering:
         x = self._quantize(x_value, x_kind)
         y = Buffer(_native.activation_size_bytes(kind, self._num_rows(axis), size))
         self._quantized[(y_value.id, kind.name)] = y
+        self.need_scratch(_native.linear_gated_scratch_bytes(self._num_rows(axis)))
         self.gated_matrices.setdefault(weight.name, weight)
         self._note_schemes("linear", weight, self._activation_kinds(node))
         self._note("linear_gated", f"{_native.isa()} interleaved", f"writes activations {kind.name}, no floats")

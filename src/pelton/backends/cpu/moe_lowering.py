@@ -72,6 +72,7 @@ def lower_experts(lowering: Lowering, node: Node) -> None:
     weights, y = lowering._view(weights_value), lowering._new_view(node.outputs[0])
     memory, own_memory = Buffer(task.memory_bytes()), Buffer(task.own_bytes(num_experts) * limits.num_threads)
     lowering.matrices |= {ref.name: ref for ref in down}
+    lowering.need_scratch(_native.linear_gated_scratch_bytes(limits.max_num_batched_tokens))
     (lowering.gated_matrices if is_interleaved else lowering.matrices).update({ref.name: ref for ref in gate_up})
     for refs, kind in ((gate_up, h_kind), (down, inner_kind)):
         for ref in refs:

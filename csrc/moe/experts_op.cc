@@ -16,13 +16,18 @@ int64_t max_pairs(const ExpertsTask& task) {
   return experts_pass_tokens(task.max_tokens, task.max_chosen) * task.max_chosen;
 }
 
-// Activations of the groups stand one behind the other: so many rows are as long as their parts.
-size_t copied_bytes(const ExpertsTask& task, int64_t num_rows) {
-  return activation_size_bytes(task.h_kind, num_rows, task.hidden_size);
+constexpr size_t kLineBytes = 64;
+
+// Activations of the groups stand one behind the other, each at a cache line: where group `group`, whose rows come after
+// `num_rows` others, begins. A group has a row at least, so this is also enough for `num_rows` rows in `group` groups.
+size_t copied_bytes(const ExpertsTask& task, int64_t num_rows, int64_t group) {
+  const size_t bytes = activation_size_bytes(task.h_kind, num_rows, task.hidden_size);
+  return round_up(bytes, kLineBytes) + static_cast<size_t>(group) * kLineBytes;
 }
 
-size_t inner_bytes(const ExpertsTask& task, int64_t num_rows) {
-  return activation_size_bytes(task.inner_kind, num_rows, task.inner_size);
+size_t inner_bytes(const ExpertsTask& task, int64_t num_rows, int64_t group) {
+  const size_t bytes = activation_size_bytes(task.inner_kind, num_rows, task.inner_size);
+  return round_up(bytes, kLineBytes) + static_cast<size_t>(group) * kLineBytes;
 }
 
 int64_t gate_up_stride(const ExpertsTask& task) {
@@ -72,7 +77,7 @@ size_t experts_memory_bytes(const ExpertsTask& task) {
   const int64_t num_rows = max_pairs(task);
   const size_t float_bytes =
       task.is_interleaved ? 0 : static_cast<size_t>(num_rows * gate_up_stride(task)) * sizeof(float);
-  return copied_bytes(task, num_rows) + inner_bytes(task, num_rows) + float_bytes;
+  return copied_bytes(task, num_rows, num_rows) + inner_bytes(task, num_rows, num_rows) + float_bytes;
 }
 
 size_t experts_own_bytes(const ExpertsTask& task, int64_t num_experts) {
@@ -100,8 +105,8 @@ ExpertsOp::ExpertsOp(const ExpertsTask& task, std::vector<ExpertMatrices> expert
   num_strips_ = count_strips(experts_[0]);
   for (const ExpertMatrices& expert : experts_) check_expert(task_, expert, num_strips_);
   copied_ = task_.memory;
-  inner_ = copied_ + copied_bytes(task_, max_pairs(task_));
-  gate_up_ = {reinterpret_cast<float*>(inner_ + inner_bytes(task_, max_pairs(task_))), gate_up_stride(task_)};
+  inner_ = copied_ + copied_bytes(task_, max_pairs(task_), max_pairs(task_));
+  gate_up_ = {reinterpret_cast<float*>(inner_ + inner_bytes(task_, max_pairs(task_), max_pairs(task_))), gate_up_stride(task_)};
 }
 
 void ExpertsOp::execute(const Step& step, Worker& worker) const {
@@ -129,12 +134,12 @@ void ExpertsOp::execute(const Step& step, Worker& worker) const {
 
 Activation ExpertsOp::h_of(const Pass& pass, int64_t group) const {
   if (pass.is_one_token()) return make_activation(task_.h_kind, 1, task_.hidden_size, task_.h);
-  uint8_t* memory = copied_ + copied_bytes(task_, pass.grouping.first_pair[group]);
+  uint8_t* memory = copied_ + copied_bytes(task_, pass.grouping.first_pair[group], group);
   return make_activation(task_.h_kind, pass.grouping.group_size(group), task_.hidden_size, memory);
 }
 
 Activation ExpertsOp::inner_of(const Pass& pass, int64_t group) const {
-  uint8_t* memory = inner_ + inner_bytes(task_, pass.grouping.first_pair[group]);
+  uint8_t* memory = inner_ + inner_bytes(task_, pass.grouping.first_pair[group], group);
   return make_activation(task_.inner_kind, pass.grouping.group_size(group), task_.inner_size, memory);
 }
 

@@ -82,7 +82,7 @@ def rounded(x: Floats, scheme: str) -> npt.NDArray[np.float64]:
     tiles = slabs.reshape(len(x), -1, 4, 32)
     largest = np.abs(tiles).max(axis=-1, keepdims=True)
     most = largest.max(axis=-2, keepdims=True)
-    halvings = np.floor(np.log2(most.astype(np.float64) / np.maximum(largest, most / 2048)))  # exact at powers of two
+    halvings = np.floor(np.log2(most.astype(np.float64) / np.maximum(largest, most / 2048)))
     power = np.exp2(-np.minimum(halvings, 10)).astype(np.float32)
     integers = np.rint(tiles * (np.float32(127) / most / power)).astype(np.float64)
     values = integers * (most / np.float32(127) * power).astype(np.float64)

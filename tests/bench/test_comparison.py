@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -139,6 +140,12 @@ def test_stolen_time_drops_a_block() -> None:
 def test_why_a_block_is_dropped(speeds: list[float], states: list[Any], steal: float, reason: str | None) -> None:
     calibrations = [calibration_of(speed, s) for speed, s in zip(speeds, states, strict=True)]
     assert find_reason_to_drop(calibrations, steal) == reason
+
+
+def test_other_processes_drop_a_block() -> None:
+    busy = replace(calibration_of(), other_share=0.4)
+    reason = find_reason_to_drop([calibration_of(), busy], 0.0)
+    assert reason == "other processes took 40% of the CPU time of a calibration"
 
 
 def test_a_block_can_be_written_down() -> None:

@@ -1,8 +1,8 @@
 """Two engines on the same work, one after the other: ours, theirs, theirs, ours, with the machine measured in between.
 
 Both are processes that were loaded once (`PeerProcess`); while one is measured the other is frozen, and while the
-machine is measured both are. A block during which the machine changed its state, or another virtual machine took CPU
-time, says nothing about engines: it is dropped and counted. Who was faster has no part in that; only a decode that is
+machine is measured both are. A block during which the machine changed its state, or somebody else took CPU time, says
+nothing about engines: it is dropped and counted. Who was faster has no part in that; only a decode that is
 lost in the noise of its prefill cannot count either.
 """
 
@@ -18,6 +18,7 @@ from pelton.errors import TransferError
 
 MAX_BANDWIDTH_CHANGE: Final = 0.10
 MAX_STEAL: Final = 0.01
+MAX_OTHER: Final = 0.10  # of a calibration's CPU time, by ticks of 10 ms
 WARM_UP_OUTPUT: Final = 4
 ORDER: Final = ("ours", "theirs", "theirs", "ours")
 SEEDS_PER_BLOCK: Final = 2
@@ -89,6 +90,9 @@ def find_reason_to_drop(calibrations: Sequence[Calibration], steal_share: float)
     speeds = [each.all_threads.read_bytes_per_s for each in calibrations]
     if max(speeds) > min(speeds) * (1 + MAX_BANDWIDTH_CHANGE):
         return f"read bandwidth was between {min(speeds) / 1e9:.1f} and {max(speeds) / 1e9:.1f} GB/s"
+    other_share = max(each.other_share for each in calibrations)
+    if other_share > MAX_OTHER:
+        return f"other processes took {other_share:.0%} of the CPU time of a calibration"
     if steal_share > MAX_STEAL:
         return f"{steal_share:.1%} of the CPU time was stolen"
     return None

@@ -15,7 +15,7 @@ from pelton.api.assemble import Opened, open_model
 from pelton.api.progress import ProgressBar
 from pelton.bench.calibrate import Calibration, calibrate_quickly
 from pelton.bench.comparison import ORDER, Block, Comparison, Work
-from pelton.bench.comparison_record import ComparisonRecord, save_comparison
+from pelton.bench.comparison_record import ComparisonRecord, format_drops, save_comparison
 from pelton.bench.cpu_time import read_cpu_time
 from pelton.bench.machine import get_commit, get_machine
 from pelton.bench.markdown import format_markdown
@@ -79,6 +79,8 @@ def compare(
                 done = run_blocks(comparison, works, blocks)
     found = ComparisonRecord(ours=our_facts, theirs=their_facts, blocks=done, verdicts=judge(done))
     click.echo(format_markdown(found.rows) if markdown else "\n".join(map(json.dumps, found.rows)))
+    for line in format_drops(done):
+        click.echo(f"dropped{line.removeprefix('-')}", err=True)
     if save is not None:
         assert before is not None, "calibrated before, because a file was asked for"
         click.echo(f"saved to {save_comparison(make_record(found, before, calibrate()), found, save)}", err=True)

@@ -32,6 +32,7 @@ struct KvWrite {
   Rows k, v;
   int64_t k_dim, v_dim;
   KvLayout layout;
+  const float* inverse_balance = nullptr;  // int8: [num_kv_heads, k_dim], what keys are multiplied by before rounding
 };
 
 struct Attention {
@@ -43,6 +44,7 @@ struct Attention {
   float softcap;   // 0: none
   const float* sinks;  // [num_heads] natural scores; nullptr: none
   KvLayout layout;
+  const float* key_balance = nullptr;  // [num_kv_heads, k_dim], what queries are multiplied by, since keys were divided
 
   int64_t group_size() const { return num_heads / layout.num_kv_heads; }
 };

@@ -56,13 +56,19 @@ struct Bfloat16Dots {
   using State = TileState<Bfloat16Dots>;
   static constexpr int64_t kLineBytes = is_int8 ? 32 : 64;
 
-  static void load_query(const float* q, float factor, int64_t dim, int64_t padded, uint16_t* to, int64_t stride) {
+  static void load_query(const float* q, float factor, const float* balance, int64_t dim, int64_t padded,
+                         uint16_t* to, int64_t stride) {
     const __m512 factors = _mm512_set1_ps(factor);
     for (int64_t i = 0; i < padded; i += kQueryDims) {
       const int64_t count = dim - i < 32 ? dim - i : 32;
       const uint32_t mask = count == 32 ? ~0u : (1u << count) - 1;
-      const __m512 low = _mm512_mul_ps(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), q + i), factors);
-      const __m512 high = _mm512_mul_ps(_mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), q + i + 16), factors);
+      const auto low_mask = static_cast<__mmask16>(mask), high_mask = static_cast<__mmask16>(mask >> 16);
+      __m512 low = _mm512_mul_ps(_mm512_maskz_loadu_ps(low_mask, q + i), factors);
+      __m512 high = _mm512_mul_ps(_mm512_maskz_loadu_ps(high_mask, q + i + 16), factors);
+      if (balance != nullptr) {
+        low = _mm512_mul_ps(low, _mm512_maskz_loadu_ps(low_mask, balance + i));
+        high = _mm512_mul_ps(high, _mm512_maskz_loadu_ps(high_mask, balance + i + 16));
+      }
       const __m512bh rounded = _mm512_cvtne2ps_pbh(high, low);
       memcpy(to + i / kQueryDims * stride, &rounded, sizeof rounded);
     }

@@ -108,7 +108,9 @@ static void load_queries(TileState<Dots>& state, const Attention& op) {
   for (int64_t block = 0; block < num_blocks_of(state.num_rows); ++block) {
     const int64_t first = block_start(state.num_rows, block), end = block_start(state.num_rows, block + 1);
     for (int64_t row = first; row < end; ++row) {
-      Dots::load_query(op.q.row(state.tokens[row]) + state.heads[row] * op.k_dim, factor, op.k_dim, op.layout.k_dims,
+      Dots::load_query(op.q.row(state.tokens[row]) + state.heads[row] * op.k_dim, factor,
+                       op.key_balance != nullptr ? op.key_balance + state.kv_head * op.k_dim : nullptr, op.k_dim,
+                       op.layout.k_dims,
                        state.queries + first * op.layout.k_dims + (row - first) * kQueryDims,
                        (end - first) * kQueryDims);
     }

@@ -36,9 +36,12 @@ struct LanesDots {
   using Weight = float;
   static constexpr int64_t kRows = 4;
 
-  static void load_query(const float* q, float factor, int64_t dim, int64_t padded, float* to, int64_t stride) {
+  static void load_query(const float* q, float factor, const float* balance, int64_t dim, int64_t padded, float* to,
+                         int64_t stride) {
     for (int64_t i = 0; i < padded; ++i) {
-      to[i / kQueryDims * stride + i % kQueryDims] = i < dim ? q[i] * factor : 0.0f;
+      float* place = to + i / kQueryDims * stride + i % kQueryDims;
+      *place = i < dim ? q[i] * factor : 0.0f;
+      if (balance != nullptr && i < dim) *place *= balance[i];
     }
   }
 

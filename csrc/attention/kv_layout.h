@@ -4,7 +4,8 @@
 //   bfloat16   keys [k_dims / 2][16][2], values [8][v_dims][2]: the operand order of a pairwise dot product
 //   float32    keys [k_dims][16], values [16][v_dims]
 //   int8       as bfloat16, and behind each group of keys or values a float32 scale for each of its 16 tokens: a number
-//              is scale * q, scale = largest magnitude of the token's head / 127
+//              is scale * q, scale = largest magnitude of the token's head / 127; of keys that were divided by the
+//              balance of their dimensions, which queries are multiplied by
 // Dims are padded to a multiple of 32; the padding of keys is written as zeros, that of values is never used.
 // One block is one contiguous piece of memory over all layers, so it can be copied or moved as a whole.
 #pragma once

@@ -23,6 +23,18 @@ PELTON_INLINE Lanes load_at(const float* from, int64_t first, int64_t size) {
   return first < size ? load_some(from + first, size - first) : Lanes{};
 }
 
+// Numbers of a head, times those of `factors` where there are any.
+struct Head {
+  const float* x;
+  const float* factors;
+  int64_t dim;
+};
+
+PELTON_INLINE Lanes load_at(const Head& head, int64_t first) {
+  const Lanes x = load_at(head.x, first, head.dim);
+  return head.factors != nullptr ? x * load_at(head.factors, first, head.dim) : x;
+}
+
 // bfloat16 numbers in the low halves, to nearest even; not a number stays one.
 PELTON_INLINE LanesUInt bfloat16_lanes(Lanes x) {
   LanesUInt bits;
@@ -36,10 +48,10 @@ struct Scale {
 };
 
 // A head that is not finite gets a scale that is not a number: it must not turn into numbers that look sound.
-PELTON_INLINE Scale scale_of(const float* x, int64_t dim) {
+PELTON_INLINE Scale scale_of(const Head& head) {
   Lanes largest{}, poison{};
-  for (int64_t i = 0; i < dim; i += kLanes) {
-    const Lanes value = load_at(x, i, dim);
+  for (int64_t i = 0; i < head.dim; i += kLanes) {
+    const Lanes value = load_at(head, i);
     largest = larger(largest, absolute(value));
     poison += value * 0.0f;
   }
@@ -49,8 +61,8 @@ PELTON_INLINE Scale scale_of(const float* x, int64_t dim) {
 
 // Numbers [first, first + 16) of a head as they are stored, in the low bits; zeros behind the last.
 template <KvDtype dtype>
-PELTON_INLINE LanesUInt stored_lanes(const float* x, int64_t first, int64_t dim, Scale scale) {
-  const Lanes value = load_at(x, first, dim);
+PELTON_INLINE LanesUInt stored_lanes(const Head& head, int64_t first, Scale scale) {
+  const Lanes value = load_at(head, first);
   if constexpr (dtype == KvDtype::Bfloat16) return bfloat16_lanes(value);
   const LanesInt whole = as_bits(value * scale.inverse + 12582912.0f);  // 1.5 * 2^23 rounds to an integer, below
   LanesUInt bits;
@@ -68,20 +80,20 @@ template <KvDtype dtype>
 using PairLanes = std::conditional_t<dtype == KvDtype::Bfloat16, LanesUInt, ShortBits>;
 
 template <KvDtype dtype>
-PELTON_INLINE void store_key(const float* k, int64_t dim, int64_t dims, int64_t slot, uint8_t* group) {
+PELTON_INLINE void store_key(const Head& k, int64_t dims, int64_t slot, uint8_t* group) {
   if constexpr (dtype == KvDtype::Float32) {
     auto* keys = reinterpret_cast<float*>(group) + slot;
-    for (int64_t i = 0; i < dims; ++i) keys[i * kGroupTokens] = i < dim ? k[i] : 0.0f;
+    for (int64_t i = 0; i < dims; ++i) keys[i * kGroupTokens] = i < k.dim ? k.x[i] : 0.0f;
     return;
   }
   Scale scale{};
   if constexpr (dtype == KvDtype::Int8) {
-    scale = scale_of(k, dim);
+    scale = scale_of(k);
     const_cast<float*>(scales_of(group, dims))[slot] = scale.factor;
   }
   auto* keys = reinterpret_cast<PairBits<dtype>*>(group) + slot;
   for (int64_t i = 0; i < dims; i += kLanes) {
-    const auto numbers = __builtin_convertvector(stored_lanes<dtype>(k, i, dim, scale), ElementLanes<dtype>);
+    const auto numbers = __builtin_convertvector(stored_lanes<dtype>(k, i, scale), ElementLanes<dtype>);
     PairBits<dtype> pairs[kLanes / 2];
     memcpy(pairs, &numbers, sizeof pairs);
     for (int64_t pair = 0; pair < kLanes / 2; ++pair) keys[(i / 2 + pair) * kGroupTokens] = pairs[pair];
@@ -90,26 +102,25 @@ PELTON_INLINE void store_key(const float* k, int64_t dim, int64_t dims, int64_t 
 
 // The value at `slot`, and the next one too where there are two: then `slot` is even.
 template <KvDtype dtype, bool is_two>
-PELTON_INLINE void store_values(const float* v, const float* next_v, int64_t dim, int64_t dims, int64_t slot,
-                                uint8_t* group) {
+PELTON_INLINE void store_values(const Head& v, const Head& next_v, int64_t dims, int64_t slot, uint8_t* group) {
   if constexpr (dtype == KvDtype::Float32) {
     auto* values = reinterpret_cast<float*>(group) + slot * dims;
-    memcpy(values, v, static_cast<size_t>(dim) * sizeof(float));
-    if constexpr (is_two) memcpy(values + dims, next_v, static_cast<size_t>(dim) * sizeof(float));
+    memcpy(values, v.x, static_cast<size_t>(v.dim) * sizeof(float));
+    if constexpr (is_two) memcpy(values + dims, next_v.x, static_cast<size_t>(v.dim) * sizeof(float));
     return;
   }
   Scale scale{}, next_scale{};
   if constexpr (dtype == KvDtype::Int8) {
     float* scales = const_cast<float*>(scales_of(group, dims)) + slot;
-    scale = scale_of(v, dim);
+    scale = scale_of(v);
     scales[0] = scale.factor;
-    if constexpr (is_two) next_scale = scale_of(next_v, dim), scales[1] = next_scale.factor;
+    if constexpr (is_two) next_scale = scale_of(next_v), scales[1] = next_scale.factor;
   }
   uint8_t* pairs = group + slot / 2 * dims * static_cast<int64_t>(sizeof(PairBits<dtype>));
   for (int64_t i = 0; i < dims; i += kLanes) {
-    const LanesUInt numbers = stored_lanes<dtype>(v, i, dim, scale);
+    const LanesUInt numbers = stored_lanes<dtype>(v, i, scale);
     if constexpr (is_two) {
-      const LanesUInt both = numbers | stored_lanes<dtype>(next_v, i, dim, next_scale) << 8 * sizeof(Element<dtype>);
+      const LanesUInt both = numbers | stored_lanes<dtype>(next_v, i, next_scale) << 8 * sizeof(Element<dtype>);
       const auto packed = __builtin_convertvector(both, PairLanes<dtype>);
       memcpy(pairs + i * static_cast<int64_t>(sizeof(PairBits<dtype>)), &packed, sizeof packed);
     } else {
@@ -136,14 +147,15 @@ void kv_write(const KvWrite& op, const AttentionStep& step, int64_t token_begin,
     uint8_t* block = step.cache.block(table[position / layout.block_size]);
     const int64_t group = position % layout.block_size / kGroupTokens;
     for (int64_t head = 0; head < layout.num_kv_heads; ++head) {
-      const float* v = op.v.row(token) + head * op.v_dim;
+      const float* balance = op.inverse_balance != nullptr ? op.inverse_balance + head * op.k_dim : nullptr;
+      const Head k{op.k.row(token) + head * op.k_dim, balance, op.k_dim};
+      const Head v{op.v.row(token) + head * op.v_dim, nullptr, op.v_dim};
       uint8_t* values = block + layout.v_offset(head, group);
-      store_key<dtype>(op.k.row(token) + head * op.k_dim, op.k_dim, layout.k_dims, slot,
-                       block + layout.k_offset(head, group));
+      store_key<dtype>(k, layout.k_dims, slot, block + layout.k_offset(head, group));
       if (starts_pair) {
-        store_values<dtype, true>(v, v + op.v.stride, op.v_dim, layout.v_dims, slot, values);
+        store_values<dtype, true>(v, {v.x + op.v.stride, nullptr, op.v_dim}, layout.v_dims, slot, values);
       } else if (!ends_pair) {
-        store_values<dtype, false>(v, nullptr, op.v_dim, layout.v_dims, slot, values);
+        store_values<dtype, false>(v, {}, layout.v_dims, slot, values);
       }
     }
   }

@@ -82,10 +82,10 @@ void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, Vie
 
 void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, size_t prefixes,
                    int64_t max_context, int64_t num_heads, int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap,
-                   std::optional<VectorHandle> sinks) {
+                   std::optional<VectorHandle> sinks, std::optional<VectorHandle> key_balance) {
   const int64_t seen = window.value_or(std::numeric_limits<int32_t>::max());
   const Attention task{rows_of(program, q), rows_of(program, y), num_heads,      k_dim, v_dim, scale, seen,
-                       softcap,             data_of(sinks),      layout};
+                       softcap,             data_of(sinks),      layout, data_of(key_balance)};
   program.add_op(std::make_unique<AttentionOp>(task, reinterpret_cast<float*>(program.buffer(partials)),
                                                reinterpret_cast<float*>(program.buffer(prefixes)), max_context));
 }
@@ -229,13 +229,15 @@ void bind_other_ops(nb::class_<Program>& c) {
              p.add_op(std::make_unique<SelectRowsOp>(rows_of(p, x), rows_of(p, y), size));
            })
       .def("add_kv_write",
-           [](Program& p, const KvLayout& layout, View k, View v, int64_t k_dim, int64_t v_dim) {
-             p.add_op(std::make_unique<KvWriteOp>(KvWrite{rows_of(p, k), rows_of(p, v), k_dim, v_dim, layout},
-                                                  kv_write_kernel(layout.dtype)));
+           [](Program& p, const KvLayout& layout, View k, View v, int64_t k_dim, int64_t v_dim,
+              std::optional<VectorHandle> inverse_balance) {
+             const KvWrite task{rows_of(p, k), rows_of(p, v), k_dim, v_dim, layout, data_of(inverse_balance)};
+             p.add_op(std::make_unique<KvWriteOp>(task, kv_write_kernel(layout.dtype)));
            })
       .def("add_attention", &add_attention, nb::arg("layout"), nb::arg("q"), nb::arg("y"), nb::arg("partials"),
-           nb::arg("prefixes"), nb::arg("max_context"), nb::arg("num_heads"), nb::arg("k_dim"), nb::arg("v_dim"), nb::arg("scale"), nb::arg("window").none(),
-           nb::arg("softcap"), nb::arg("sinks").none());
+           nb::arg("prefixes"), nb::arg("max_context"), nb::arg("num_heads"), nb::arg("k_dim"), nb::arg("v_dim"),
+           nb::arg("scale"), nb::arg("window").none(), nb::arg("softcap"), nb::arg("sinks").none(),
+           nb::arg("key_balance").none());
 }
 
 void pack_strips_of(Program& program, const MatrixHandle& handle, const Matrix<uint8_t>& rows,

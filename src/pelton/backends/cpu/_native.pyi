@@ -134,7 +134,9 @@ class Program:
         activation: int,
     ) -> None: ...
     def add_select_rows(self, x: View, y: View, size: int, /) -> None: ...
-    def add_kv_write(self, layout: KvLayout, k: View, v: View, k_dim: int, v_dim: int, /) -> None: ...
+    def add_kv_write(
+        self, layout: KvLayout, k: View, v: View, k_dim: int, v_dim: int, inverse_balance: Vector | None, /
+    ) -> None: ...
     def add_attention(
         self,
         layout: KvLayout,
@@ -150,6 +152,7 @@ class Program:
         window: int | None,
         softcap: float,
         sinks: Vector | None,
+        key_balance: Vector | None,
     ) -> None: ...
     def add_route(
         self, is_logits: bool, x: View, y: View, num_experts: int, num_chosen: int, normalised: bool, factor: float, /

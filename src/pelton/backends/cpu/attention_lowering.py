@@ -13,8 +13,9 @@ from pelton.backends.cpu import _native
 from pelton.backends.cpu.buffer_plan import Buffer, NativeOp, View
 from pelton.backends.cpu.weights import WeightStore
 from pelton.backends.executable import Limits
+from pelton.backends.key_balance import compute_key_balance
 from pelton.errors import BackendError, nearest
-from pelton.plan import Node
+from pelton.plan import Node, Plan
 
 KV_DTYPES = {dtype.name: dtype for dtype in _native.KvDtype}
 
@@ -41,10 +42,18 @@ def choose_kv_dtype(limits: Limits) -> str:
 
 
 def lower_attention(
-    node: Node, q: View, k: View, v: View, y: View, *, store: WeightStore, limits: Limits, layer_offset_bytes: int
+    plan: Plan,
+    node: Node,
+    views: tuple[View, View, View, View],
+    *,
+    store: WeightStore,
+    limits: Limits,
+    layer_offset_bytes: int,
 ) -> LoweredAttention:
     """The ops of `node`, whose operands and result are the views."""
+    q, k, v, y = views
     kv_dtype = choose_kv_dtype(limits)
+    balance_KD = compute_key_balance(plan, node, store.get) if kv_dtype == "int8" else None
     q_value, k_value, v_value = node.inputs
     num_heads, (num_kv_heads, k_dim), v_dim = int(q_value.shape[1]), map(int, k_value.shape[1:]), int(v_value.shape[2])
     window, softcap, scale = (node.attribute(name) for name in ("window", "softcap", "scale"))
@@ -55,12 +64,14 @@ def lower_attention(
     prefixes = Buffer(_native.attention_prefix_bytes(num_heads, v_dim, limits.max_num_requests))
 
     def write(p: Any, at: Any, _: Any) -> None:
-        p.add_kv_write(layout, at(k), at(v), k_dim, v_dim)
+        inverse = None if balance_KD is None else p.add_vector((1 / balance_KD).ravel())
+        p.add_kv_write(layout, at(k), at(v), k_dim, v_dim, inverse)
 
     def attend(p: Any, at: Any, at_buffer: Any) -> None:
         memory = (at_buffer(partials), at_buffer(prefixes), max_context)
         sizes = (num_heads, k_dim, v_dim)
-        settings = (scale, window, softcap or 0.0, store.vector(p, sinks))
+        balance = None if balance_KD is None else p.add_vector(balance_KD.ravel())
+        settings = (scale, window, softcap or 0.0, store.vector(p, sinks), balance)
         p.add_attention(layout, at(q), at(y), *memory, *sizes, *settings)
 
     return LoweredAttention(

@@ -341,9 +341,10 @@ class Lowering:
         if layer in self._cached_layers:
             raise BackendError(f"cpu: two attentions use the cache of layer {layer}; each needs its own.")
         self._cached_layers.add(int(str(layer)))
-        q, k, v, y = *(self._view(value) for value in node.inputs), self._new_view(node.outputs[0])
+        q, k, v = (self._view(value) for value in node.inputs)
+        views, offset = (q, k, v, self._new_view(node.outputs[0])), self.kv_block_bytes
         lowered = lower_attention(
-            node, q, k, v, y, store=self._store, limits=self._limits, layer_offset_bytes=self.kv_block_bytes
+            self._plan, node, views, store=self._store, limits=self._limits, layer_offset_bytes=offset
         )
         self.kv_block_bytes += lowered.layer_bytes
         self.scratch_bytes = max(self.scratch_bytes, lowered.scratch_bytes)

@@ -13,6 +13,7 @@ from typing import Any, Literal, final
 import numpy as np
 
 from pelton.backends.executable import Backend, Bytes, Executable, Limits, StepInputs, StepResult
+from pelton.backends.key_balance import compute_key_balance
 from pelton.backends.reference import elementwise, experts, linear, norm, rotary, shape
 from pelton.backends.reference.array import Array
 from pelton.backends.reference.attention import StepContext, attention, select_rows
@@ -79,6 +80,17 @@ class ReferenceBackend(Backend):
         return ReferenceExecutable(plan, DenseWeights(weights, self.dtype), limits)
 
 
+def find_key_balances(plan: Plan, weights: Mapping[str, Weight]) -> dict[int, Array]:
+    """By layer, what keys are divided by before they are rounded to int8."""
+    found = {}
+    for node in plan.nodes:
+        if node.op == "attention":
+            balance_KD = compute_key_balance(plan, node, lambda ref: weights[ref.name])
+            if balance_KD is not None:
+                found[int(str(node.attribute("layer")))] = balance_KD
+    return found
+
+
 @final
 class ReferenceExecutable(Executable):
     """A plan that numpy runs."""
@@ -87,7 +99,8 @@ class ReferenceExecutable(Executable):
         self._plan = plan
         self._weights = weights
         self._limits = limits
-        self._cache = KVCache(cached_layers(plan), limits.block_size, weights.dtype, limits.kv_dtype)
+        balances = find_key_balances(plan, weights.weights) if limits.kv_dtype == "int8" else {}
+        self._cache = KVCache(cached_layers(plan), limits.block_size, weights.dtype, limits.kv_dtype, balances)
         self._num_blocks = 0
         self._last_use = {value.id: i for i, node in enumerate(plan.nodes) for value in node.inputs}
 

@@ -83,6 +83,7 @@ class KVCache:
     block_size: int
     dtype: np.dtype[np.floating]
     kv_dtype: str = "auto"
+    key_balances: Mapping[int, Array] = field(default_factory=dict)  # by layer, for int8
     _arrays: dict[int, tuple[Array, Array]] = field(default_factory=dict)
 
     @property
@@ -112,7 +113,11 @@ class KVCache:
         blocks_N, slots_N = block_table_M[positions_N // self.block_size], positions_N % self.block_size
         assert blocks_N.min() >= 0, f"attention: block table {block_table_M} has no block for a token of the step"
         rounded = ROUNDING[self.kv_dtype]
-        k_BPKD[blocks_N, slots_N] = rounded(k_NKD)
+        balance_KD = self.key_balances.get(layer)
+        if balance_KD is None:
+            k_BPKD[blocks_N, slots_N] = rounded(k_NKD)
+        else:
+            k_BPKD[blocks_N, slots_N] = rounded(k_NKD * (1 / balance_KD)) * balance_KD
         v_BPKD[blocks_N, slots_N] = rounded(v_NKD)
 
     def read(self, layer: int, block_table_M: Int32, positions_C: Int32) -> tuple[Array, Array]:

@@ -1,4 +1,5 @@
-// The readable kernels: a tile is unpacked, then multiplied with every row of the pass.
+// The kernels for any machine, and the readable ones: a tile is unpacked once, then multiplied with every row of the
+// pass, in plain loops over 64 neighbouring channels, of which a compiler makes vectors.
 #include "linear/linear.h"
 #include "linear/strip.h"
 #include "linear/tile.h"
@@ -6,21 +7,61 @@
 namespace pelton {
 namespace {
 
+// The integers of a tile with neighbouring channels side by side: [k][channel].
+struct Columns {
+  int16_t q[kTileSize][kStripChannels];
+};
+
+void fill_columns(const Tile& tile, Columns& columns) {
+  for (int kgroup = 0; kgroup < kIntegerLines; ++kgroup) {
+    for (int i = 0; i < 4; ++i) {
+      for (int c = 0; c < kStripChannels; ++c) columns.q[4 * kgroup + i][c] = tile.integers[kgroup][4 * c + i];
+    }
+  }
+}
+
+// How many products of an activation (at most 127) and an integer of so many bits an int16 holds the sum of.
+int products_that_fit(int bits) { return bits == 4 ? 16 : bits == 5 ? 8 : bits == 6 ? 4 : 1; }
+
+// dots[c] += x * q for `count` k, a multiple of 4 that fits.
+void add_small_products(const int8_t* x, const int16_t q[][kStripChannels], int count, int32_t* dots) {
+  int16_t sums[kStripChannels] = {};
+  for (int k = 0; k < count; k += 4) {
+    const int16_t x0 = x[k], x1 = x[k + 1], x2 = x[k + 2], x3 = x[k + 3];
+    for (int c = 0; c < kStripChannels; ++c) {
+      sums[c] = static_cast<int16_t>(sums[c] + x0 * q[k][c] + x1 * q[k + 1][c] + x2 * q[k + 2][c] + x3 * q[k + 3][c]);
+    }
+  }
+  for (int c = 0; c < kStripChannels; ++c) dots[c] += sums[c];
+}
+
+void add_products(const int8_t* x, const int16_t q[][kStripChannels], int count, int32_t* dots) {
+  for (int k = 0; k < count; k += 2) {
+    const int16_t x0 = x[k], x1 = x[k + 1];
+    for (int c = 0; c < kStripChannels; ++c) dots[c] += x0 * q[k][c] + x1 * q[k + 1][c];
+  }
+}
+
 // value[c] += the product of one row's tile with an integer tile. `sums16` are the negated sums of the activation.
-void multiply_int8(const Layout& layout, const Tile& tile, const int8_t* x, int32_t shift, const int32_t* sums16,
-                   float* value) {
+void multiply_int8(const Layout& layout, const Tile& tile, const Columns& columns, const int8_t* x, int32_t shift,
+                   const int32_t* sums16, float* value) {
   const int num_groups = has_halves(layout.form) ? 2 : 1;
   const int group_size = kTileSize / num_groups;
-  for (int c = 0; c < kStripChannels; ++c) {
-    for (int group = 0; group < num_groups; ++group) {
-      const int32_t negated_sum = num_groups == 2 ? sums16[group] : sums16[0] + sums16[1];
-      int32_t dot = negated_sum * tile.zeros[c];
-      for (int k = group * group_size; k < (group + 1) * group_size; ++k) {
-        dot += x[k] * tile.integers[k / 4][4 * c + k % 4];
-      }
-      value[c] += tile.scales[group][c] * static_cast<float>(dot * (1 << shift));
-      if (has_min(layout.form)) value[c] += tile.mins[group][c] * static_cast<float>(negated_sum * (1 << shift));
+  const int step = products_that_fit(integer_bits(layout));
+  for (int group = 0; group < num_groups; ++group) {
+    const int32_t negated_sum = num_groups == 2 ? sums16[group] : sums16[0] + sums16[1];
+    const int first = group * group_size;
+    int32_t dots[kStripChannels];
+    for (int c = 0; c < kStripChannels; ++c) dots[c] = negated_sum * tile.zeros[c];
+    if (step == 1) {
+      add_products(x + first, columns.q + first, group_size, dots);
+    } else {
+      for (int k = first; k < first + group_size; k += step) add_small_products(x + k, columns.q + k, step, dots);
     }
+    const int32_t factor = 1 << shift;
+    for (int c = 0; c < kStripChannels; ++c) value[c] += tile.scales[group][c] * static_cast<float>(dots[c] * factor);
+    if (!has_min(layout.form)) continue;
+    for (int c = 0; c < kStripChannels; ++c) value[c] += tile.mins[group][c] * static_cast<float>(negated_sum * factor);
   }
 }
 
@@ -43,18 +84,20 @@ void accumulate_int8(const Linear& linear, const uint8_t* strip, int64_t first_r
   const Layout layout = layout_of(scheme);
   const Activation& x = linear.x;
   Tile tiles[kSlabTiles];
+  Columns columns[kSlabTiles];
   const int64_t num_tiles = num_tiles_of(x.row_size);
   for (int64_t first = 0, slab = 0; first < num_tiles; first += kSlabTiles, ++slab) {
     const int64_t count = std::min<int64_t>(kSlabTiles, num_tiles - first);
     for (int64_t t = 0; t < count; ++t) {
       unpack_tile(layout, strip + tile_offset(scheme, first + t), strip + super_offset(scheme, first + t), tiles[t]);
+      fill_columns(tiles[t], columns[t]);
     }
     for (int64_t row = 0; row < num_rows; ++row) {
       const int64_t place = slab * x.num_rows + first_row + row;
       float value[kStripChannels] = {};
       for (int64_t t = 0; t < count; ++t) {
         const int64_t at = place * kSlabTiles + t;
-        multiply_int8(layout, tiles[t], static_cast<const int8_t*>(x.values) + at * kTileSize, x.shifts[at],
+        multiply_int8(layout, tiles[t], columns[t], static_cast<const int8_t*>(x.values) + at * kTileSize, x.shifts[at],
                       x.sums16 + 2 * at, value);
       }
       for (int c = 0; c < kStripChannels; ++c) sums[row * kStripChannels + c] += value[c] * x.scales[place];

@@ -16,23 +16,29 @@ struct Tile {
   int32_t zeros[kStripChannels];
 };
 
+// Line by line: loops over neighbouring bytes, of which any compiler makes vectors.
 static inline void unpack_integers(int bits, const uint8_t* lines, uint8_t out[kIntegerLines][kLineBytes]) {
-  const auto line = [lines](int i, int b) { return lines[i * kLineBytes + b]; };
-  const uint8_t low_bits = static_cast<uint8_t>((1 << bits) - 1);
-  for (int b = 0; b < kLineBytes; ++b) {
-    if (bits == 4) {
-      for (int i = 0; i < kIntegerLines; ++i) out[i][b] = line(i / 2, b) >> (i % 2 * 4) & 15;
-      continue;
+  const auto fill = [out](int i, auto&& value) {
+    for (int b = 0; b < kLineBytes; ++b) out[i][b] = static_cast<uint8_t>(value(b));
+  };
+  const auto line = [lines](int i) { return lines + i * kLineBytes; };
+  const int low_bits = (1 << bits) - 1;
+  if (bits == 4) {
+    for (int i = 0; i < 4; ++i) {
+      fill(2 * i, [from = line(i)](int b) { return from[b] & 15; });
+      fill(2 * i + 1, [from = line(i)](int b) { return from[b] >> 4; });
     }
-    for (int i = 0; i < bits; ++i) out[i][b] = line(i, b) & low_bits;
-    if (bits == 5) {
-      out[5][b] = static_cast<uint8_t>(line(0, b) >> 5 | line(1, b) >> 6 << 3);
-      out[6][b] = static_cast<uint8_t>(line(2, b) >> 5 | line(3, b) >> 6 << 3);
-      out[7][b] = static_cast<uint8_t>(line(4, b) >> 5 | (line(1, b) >> 5 & 1) << 3 | (line(3, b) >> 5 & 1) << 4);
-    } else if (bits == 6) {
-      out[6][b] = static_cast<uint8_t>(line(0, b) >> 6 | line(1, b) >> 6 << 2 | line(2, b) >> 6 << 4);
-      out[7][b] = static_cast<uint8_t>(line(3, b) >> 6 | line(4, b) >> 6 << 2 | line(5, b) >> 6 << 4);
-    }
+    return;
+  }
+  for (int i = 0; i < bits; ++i) fill(i, [from = line(i), low_bits](int b) { return from[b] & low_bits; });
+  const uint8_t *l0 = line(0), *l1 = line(1), *l2 = line(2), *l3 = line(3), *l4 = line(4), *l5 = line(5);
+  if (bits == 5) {
+    fill(5, [=](int b) { return l0[b] >> 5 | l1[b] >> 6 << 3; });
+    fill(6, [=](int b) { return l2[b] >> 5 | l3[b] >> 6 << 3; });
+    fill(7, [=](int b) { return l4[b] >> 5 | (l1[b] >> 5 & 1) << 3 | (l3[b] >> 5 & 1) << 4; });
+  } else if (bits == 6) {
+    fill(6, [=](int b) { return l0[b] >> 6 | l1[b] >> 6 << 2 | l2[b] >> 6 << 4; });
+    fill(7, [=](int b) { return l3[b] >> 6 | l4[b] >> 6 << 2 | l5[b] >> 6 << 4; });
   }
 }
 
@@ -61,29 +67,46 @@ static inline void unpack_zeros(const Layout& layout, const uint8_t* src, const 
   }
 }
 
-// `super` is read by forms that share scales between tiles only.
-static inline void unpack_scales(ScaleForm form, const uint8_t* src, const uint8_t* super, Tile& tile) {
-  for (int half = 0; half < 2; ++half) {
-    for (int c = 0; c < kStripChannels; ++c) {
-      const int stored = has_halves(form) ? half * kStripChannels + c : c;
-      const int num_stored = has_halves(form) ? 2 * kStripChannels : kStripChannels;
-      float scale, minimum = 0.0f;
-      if (has_zeros(form)) {
-        std::memcpy(&scale, group_scales(form, src, super) + sizeof(float) * c, sizeof(float));
-      } else if (form == ScaleForm::Exponent32) {
-        scale = exponent_to_half_float(src[c]);
-      } else if (is_super(form)) {
-        const int integer = has_signed_scales(form) ? static_cast<int8_t>(src[stored]) : src[stored];
-        scale = half_at(super, c) * static_cast<float>(integer);
-        if (has_min(form)) minimum = half_at(super, kStripChannels + c) * static_cast<float>(src[num_stored + stored]);
-      } else {
-        scale = half_at(src, c);
-        if (has_min(form)) minimum = half_at(src, kStripChannels + c);
-      }
-      tile.scales[half][c] = scale;
-      tile.mins[half][c] = minimum;
-    }
+// 64 halves, or 64 small integers times 64 halves.
+static inline void unpack_halves(const uint8_t* halves, float out[kStripChannels]) {
+  for (int c = 0; c < kStripChannels; ++c) out[c] = half_at(halves, c);
+}
+
+template <typename Integer>
+static inline void unpack_products(const float factors[kStripChannels], const uint8_t* integers,
+                                   float out[kStripChannels]) {
+  for (int c = 0; c < kStripChannels; ++c) out[c] = factors[c] * static_cast<float>(static_cast<Integer>(integers[c]));
+}
+
+// The scales and minima of `half`. `super` is read by forms that share scales between tiles only.
+static inline void unpack_half_scales(ScaleForm form, const uint8_t* src, const uint8_t* super, int half, Tile& tile) {
+  float* scales = tile.scales[half];
+  const int num_halves = has_halves(form) ? 2 : 1;
+  const int stored = has_halves(form) ? half : 0;
+  if (has_zeros(form)) {
+    std::memcpy(scales, group_scales(form, src, super), sizeof(tile.scales[half]));
+  } else if (form == ScaleForm::Exponent32) {
+    for (int c = 0; c < kStripChannels; ++c) scales[c] = exponent_to_half_float(src[c]);
+  } else if (is_super(form)) {
+    float factors[kStripChannels];
+    unpack_halves(super, factors);
+    const auto unpack = has_signed_scales(form) ? unpack_products<int8_t> : unpack_products<uint8_t>;
+    unpack(factors, src + stored * kStripChannels, scales);
+    if (!has_min(form)) return;
+    unpack_halves(super + 2 * kStripChannels, factors);
+    unpack_products<uint8_t>(factors, src + (num_halves + stored) * kStripChannels, tile.mins[half]);
+  } else {
+    unpack_halves(src, scales);
+    if (has_min(form)) unpack_halves(src + 2 * kStripChannels, tile.mins[half]);
   }
+}
+
+static inline void unpack_scales(ScaleForm form, const uint8_t* src, const uint8_t* super, Tile& tile) {
+  std::memset(tile.mins, 0, sizeof(tile.mins));
+  unpack_half_scales(form, src, super, 0, tile);
+  if (has_halves(form)) return unpack_half_scales(form, src, super, 1, tile);
+  std::memcpy(tile.scales[1], tile.scales[0], sizeof(tile.scales[0]));
+  std::memcpy(tile.mins[1], tile.mins[0], sizeof(tile.mins[0]));
 }
 
 static inline void unpack_tile(const Layout& layout, const uint8_t* src, const uint8_t* super, Tile& tile) {

@@ -58,10 +58,10 @@ void multiply_int8(const Layout& layout, const Tile& tile, const Columns& column
     } else {
       for (int k = first; k < first + group_size; k += step) add_small_products(x + k, columns.q + k, step, dots);
     }
-    const int32_t factor = 1 << shift;
-    for (int c = 0; c < kStripChannels; ++c) value[c] += tile.scales[group][c] * static_cast<float>(dots[c] * factor);
+    for (int c = 0; c < kStripChannels; ++c) value[c] += tile.scales[group][c] * static_cast<float>(dots[c] << shift);
     if (!has_min(layout.form)) continue;
-    for (int c = 0; c < kStripChannels; ++c) value[c] += tile.mins[group][c] * static_cast<float>(negated_sum * factor);
+    const auto sum = static_cast<float>(negated_sum << shift);
+    for (int c = 0; c < kStripChannels; ++c) value[c] += tile.mins[group][c] * sum;
   }
 }
 

@@ -80,8 +80,8 @@ void load_row(const Activation& x, int64_t place, float* out) {
   }
 }
 
-// How many vectors of 8 channels are multiplied at a time: enough sums in flight to hide the latency of a fused multiply
-// and add, and no more than there are registers for.
+// How many vectors of 8 channels are multiplied at a time: enough sums in flight to hide the latency of a fused
+// multiply-add, and no more than there are registers for.
 constexpr int num_vectors_of(int num_rows) { return num_rows == 1 ? 8 : num_rows == 2 ? 4 : 2; }
 
 PELTON_INLINE __m256 upper_halves(__m256i two) {

@@ -17,7 +17,7 @@ FUNCTION = re.compile(r"^[0-9a-f]+ <(.*)>:$")
 # A vector register written to the stack frame; kernels have no arrays of their own there.
 SPILL = re.compile(r"\tvmov\w+\s+%[yz]mm\d+,-?(0x[0-9a-f]+)?\(%rsp\)|\tvmov\w+\s+%[yz]mm\d+,-0x[0-9a-f]+\(%rbp\)")
 NOISE = re.compile(r"pelton::|\(anonymous namespace\)::|^void |\((?!int|bool)[A-Z]\w*\)(?=\d)")
-HOT = ("multiply_wide<", "multiply_narrow<", "multiply_pairs<", "multiply_tile<", "score_", "sum_")
+HOT = ("multiply_slab<", "multiply_wide<", "multiply_narrow<", "multiply_pairs<", "multiply_tile<", "score_", "sum_")
 
 
 def find_objects() -> list[Path]:

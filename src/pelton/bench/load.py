@@ -1,8 +1,8 @@
 """Load on a server: streamed requests in a closed loop of so many users, or at Poisson times.
 
 A closed loop's user sends its next request when its answer is whole; an open loop sends at times that do not depend on
-the server (`rate` a second, from a seed), which is what shows how queues grow. One thread, one selector, no decoding; it
-pauses for half a millisecond after a read, so that it wakes a few times a step and not once for every user.
+the server (`rate` a second, from a seed), which is what shows how queues grow. One thread, one selector, no decoding.
+After a read it pauses for half a millisecond, so that it wakes a few times a step and not once for every user.
 """
 
 from __future__ import annotations

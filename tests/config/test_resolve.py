@@ -39,7 +39,7 @@ def test_what_is_asked_is_never_replaced():
     wanted = {
         "served_model_name": ("a",),
         "dtype": "float32",
-        "wide_activations": "none",
+        "wide_activations": "head",
         "max_model_len": 100,
         "block_size": 16,
         "kv_cache_memory_bytes": 64 * 2**20,
@@ -69,18 +69,6 @@ def test_what_is_asked_is_never_replaced():
 def test_served_name_from_the_model(model: str, name: str):
     config, _ = resolve(ask(model=model), MODEL, MACHINE)
     assert config.model.served_model_name == (name,)
-
-
-@pytest.mark.parametrize(("hidden_size", "wide"), [(64, "all"), (767, "all"), (768, "head"), (4096, "head")])
-def test_wide_activations_depend_on_the_width_of_the_model(hidden_size: int, wide: str):
-    model = replace(MODEL, hidden_size=hidden_size)
-    config, decisions = resolve(ask(), model, MACHINE)
-    assert config.model.wide_activations == wide
-    assert [d.value for d in decisions if d.field == "wide_activations"] == [wide]
-    for asked in ("none", "head", "all"):
-        config, decisions = resolve(ask(wide_activations=asked), model, MACHINE)
-        assert config.model.wide_activations == asked
-        assert "wide_activations" not in {d.field for d in decisions}
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,6 @@ class ModelConfig:
         "none",
         "Linears with quantized weights that take activations of 16 bits, in two 8-bit terms, in place of 8.",
         choices=("none", "head", "all"),
-        auto=True,
     )
     max_model_len: int = knob(
         0, "Longest request, prompt and output together.", unit="tokens", minimum=1, maximum=2**24, auto=True

@@ -47,8 +47,8 @@ def test_the_linker_merges_no_function_of_an_instruction_set(objects) -> None:
 
 def test_counting() -> None:
     lines = [
-        "0000000000000000 <void pelton::(anonymous namespace)::multiply_wide<"
-        "pelton::Layout{5, (pelton::ScaleForm)0, 4}, 2>(pelton::(anonymous namespace)::Slab const&, pelton::(anonymous namespace)::RowBlock const&)>:",
+        "0000000000000000 <void pelton::(anonymous namespace)::multiply_wide<pelton::Layout{5, (pelton::ScaleForm)0,"
+        " 4}, 2>(pelton::(anonymous namespace)::Slab const&, pelton::(anonymous namespace)::RowBlock const&)>:",
         "  77:\tvmovaps %zmm7,-0x38(%rsp)",
         "  78:\tvmovdqa64 %zmm0,0x100(%rsp)",
         "  79:\tvmovups %zmm1,-0x70(%rbp)",

@@ -69,8 +69,8 @@ def activations(m: int, k: int, seed: int = 1) -> Floats:
 def rounded(x: Floats, scheme: str) -> npt.NDArray[np.float64]:
     """What the kernel makes of an activation: bf16 for BF16 weights, unchanged for wider ones, int8 for blocks.
 
-    The tile of 32 with the largest value of a slab of 128 has the step largest / 127; others have it halved as often
-    as their own values allow.
+    The tile of 32 with the largest value of a slab of 128 has the step largest / 127; the others have it halved as
+    often as their own values allow.
     """
     if scheme == "BF16":
         bits = x.view(np.uint32)

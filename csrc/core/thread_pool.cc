@@ -21,10 +21,20 @@ void pause() {
 #endif
 }
 
+// Into the second level of the cache: what is read next would push it out of the first.
+void prefetch_some(Ahead& ahead) {
+  constexpr size_t kLineBytes = 64, kBytes = 4 * kLineBytes;
+  if (ahead.left_bytes < kBytes) return;
+  for (size_t i = 0; i < kBytes; i += kLineBytes) __builtin_prefetch(ahead.data + i, 0, 2);
+  ahead.data += kBytes;
+  ahead.left_bytes -= kBytes;
+}
+
 // Spins until `value` differs from `old`; after kSpinTime it gives the core away between looks.
-void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
+void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old, Ahead& ahead) {
   for (int i = 0; i < kSpinsBetweenClockReads; ++i) {
     if (value.load(std::memory_order_acquire) != old) return;
+    prefetch_some(ahead);
     pause();
   }
   const auto yield_after = std::chrono::steady_clock::now() + kSpinTime;
@@ -33,7 +43,10 @@ void wait_for_change(const std::atomic<uint32_t>& value, uint32_t old) {
       sched_yield();
       continue;
     }
-    for (int i = 0; i < kSpinsBetweenClockReads && value.load(std::memory_order_acquire) == old; ++i) pause();
+    for (int i = 0; i < kSpinsBetweenClockReads && value.load(std::memory_order_acquire) == old; ++i) {
+      prefetch_some(ahead);
+      pause();
+    }
   }
 }
 
@@ -71,14 +84,14 @@ void ThreadPool::work(int thread) {
   }
 }
 
-void ThreadPool::barrier() {
+void ThreadPool::barrier(Ahead& ahead) {
   if (num_threads_ == 1) return;
   const uint32_t epoch = barrier_epoch_.load(std::memory_order_relaxed);
   if (num_arrived_.fetch_add(1, std::memory_order_acq_rel) == static_cast<uint32_t>(num_threads_) - 1) {
     num_arrived_.store(0, std::memory_order_relaxed);
     barrier_epoch_.store(epoch + 1, std::memory_order_release);
   } else {
-    wait_for_change(barrier_epoch_, epoch);
+    wait_for_change(barrier_epoch_, epoch, ahead);
   }
 }
 

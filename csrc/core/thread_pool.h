@@ -8,11 +8,18 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <thread>
 #include <vector>
 
 namespace pelton {
+
+// Memory that a thread is about to read, and how much of it is left to be prefetched.
+struct Ahead {
+  const uint8_t* data = nullptr;
+  size_t left_bytes = 0;
+};
 
 class ThreadPool {
  public:
@@ -30,8 +37,13 @@ class ThreadPool {
           &function);
   }
 
-  // Inside a run: waits until every thread has come here. What was written before is visible after.
-  void barrier();
+  // Inside a run: waits until every thread has come here. What was written before is visible after. A thread that
+  // waits prefetches `ahead`, what it will read next, a little between looks, and takes that from it.
+  void barrier(Ahead& ahead);
+  void barrier() {
+    Ahead nothing;
+    barrier(nothing);
+  }
 
  private:
   using Entry = void (*)(void* context, int thread);

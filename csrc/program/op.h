@@ -32,6 +32,7 @@ struct Worker {
   WorkRanges& ranges;
   uint16_t phase;  // counts the claimed phases, in step on all threads
   void* scratch;
+  Ahead ahead{};  // of the next weights, what the waiting of this worker has not prefetched yet
 
   Share share(int64_t num_items) const { return Share(num_items, thread, pool.num_threads()); }
 
@@ -48,6 +49,8 @@ class Op {
   virtual ~Op() = default;
   virtual void execute(const Step& step, Worker& worker) const = 0;
   virtual bool is_barrier() const { return false; }
+  // The weights that `thread` of `num_threads` begins with; nothing if the op has none.
+  virtual Ahead weights(int, int) const { return {}; }
 };
 
 }  // namespace pelton

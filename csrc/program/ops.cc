@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "linear/layout.h"
+
 namespace pelton {
 namespace {
 
@@ -48,6 +50,14 @@ class TileFinder {
   int64_t first_number_ = 0;  // of the request
 };
 
+// As much of the next weights as stays in the second level of the cache until it is read.
+constexpr int64_t kAheadBytes = 256 << 10;
+
+Ahead weights_from(const PackedMatrix& matrix, int64_t strip) {
+  const int64_t left_bytes = (matrix.num_strips - strip) * matrix.strip_bytes;
+  return {matrix.data + strip * matrix.strip_bytes, static_cast<size_t>(std::min(left_bytes, kAheadBytes))};
+}
+
 }  // namespace
 
 void QuantizeOp::execute(const Step& step, Worker& worker) const {
@@ -89,6 +99,19 @@ void LinearOp::execute(const Step& step, Worker& worker) const {
     const Linear linear{&matrix, x, bias, residual, residual_.stride, y_.data + first_column, y_.stride, {}};
     linear_strip(linear, static_cast<int>(strip), worker.scratch);
   });
+}
+
+Ahead LinearOp::weights(int thread, int num_threads) const {
+  int64_t num_strips = 0;
+  for (const LinearPart& part : parts_) num_strips += part.matrix.num_strips;
+  int64_t strip = Share(num_strips, thread, num_threads).begin;
+  const LinearPart* part = parts_.data();
+  for (; strip >= part->matrix.num_strips; ++part) strip -= part->matrix.num_strips;
+  return weights_from(part->matrix, strip);
+}
+
+Ahead GatedLinearOp::weights(int thread, int num_threads) const {
+  return weights_from(part_.matrix, kSlabTiles * Share(num_gated_slabs(part_.matrix), thread, num_threads).begin);
 }
 
 void GatedLinearOp::execute(const Step& step, Worker& worker) const {
@@ -179,7 +202,7 @@ void AttentionOp::execute_splits(const Step& step, Worker& worker, bool has_pref
     kernels_.attend_split(task_, step.attention, finder.find(item / num_splits), split, partials_ + item * stride,
                           worker.scratch);
   });
-  worker.pool.barrier();
+  worker.pool.barrier(worker.ahead);
   worker.claim(num_tiles, [&](int64_t number) {
     const float* partials = partials_ + number * num_splits * stride;
     kernels_.merge_splits(task_, step.attention, finder.find(number), partials, worker.scratch);

@@ -11,9 +11,10 @@
 
 namespace pelton {
 
+// A worker that waits here prefetches the weights that it reads next, even if other ops come first.
 class Barrier final : public Op {
  public:
-  void execute(const Step&, Worker& worker) const override { worker.pool.barrier(); }
+  void execute(const Step&, Worker& worker) const override { worker.pool.barrier(worker.ahead); }
   bool is_barrier() const override { return true; }
 };
 
@@ -80,6 +81,7 @@ class LinearOp final : public Op {
   LinearOp(RowAxis axis, std::vector<LinearPart> parts, const float* bias, Rows residual, Rows y)
       : axis_(axis), parts_(std::move(parts)), bias_(bias), residual_(residual), y_(y) {}
   void execute(const Step& step, Worker& worker) const override;
+  Ahead weights(int thread, int num_threads) const override;
 
  private:
   RowAxis axis_;
@@ -103,6 +105,7 @@ class GatedLinearOp final : public Op {
   GatedLinearOp(RowAxis axis, const LinearPart& part, const float* bias, const GatedTarget& target)
       : axis_(axis), part_(part), bias_(bias), target_(target) {}
   void execute(const Step& step, Worker& worker) const override;
+  Ahead weights(int thread, int num_threads) const override;
 
  private:
   RowAxis axis_;

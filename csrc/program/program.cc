@@ -133,15 +133,21 @@ void Program::start_profile() {
   op_ends_ns_.assign(static_cast<size_t>(pool_.num_threads()), op_ns_);
 }
 
-void Program::execute_ops(const Step& step, Worker& worker) {
-  if (op_ns_.empty()) {
-    for (const std::unique_ptr<Op>& op : ops_) op->execute(step, worker);
-    return;
+void Program::add_op(std::unique_ptr<Op> op) {
+  next_weights_.push_back(nullptr);
+  if (op->weights(0, 1).left_bytes > 0) {
+    if (last_weights_ < ops_.size()) next_weights_[last_weights_] = op.get();
+    last_weights_ = ops_.size();
   }
-  std::vector<int64_t>& ends_ns = op_ends_ns_[static_cast<size_t>(worker.thread)];
+  ops_.push_back(std::move(op));
+}
+
+void Program::execute_ops(const Step& step, Worker& worker) {
+  int64_t* ends_ns = op_ns_.empty() ? nullptr : op_ends_ns_[static_cast<size_t>(worker.thread)].data();
   for (size_t i = 0; i < ops_.size(); ++i) {
     ops_[i]->execute(step, worker);
-    ends_ns[i] = now_ns();
+    if (next_weights_[i] != nullptr) worker.ahead = next_weights_[i]->weights(worker.thread, pool_.num_threads());
+    if (ends_ns != nullptr) ends_ns[i] = now_ns();
   }
 }
 

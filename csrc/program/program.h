@@ -65,7 +65,7 @@ class Program {
   size_t packed_bytes() const { return packed_.size_bytes(); }
   const float* add_vector(std::vector<float> values);
   const RotaryTable* add_rotary_table(const std::vector<double>& inv_freq, double attention_factor);
-  void add_op(std::unique_ptr<Op> op) { ops_.push_back(std::move(op)); }
+  void add_op(std::unique_ptr<Op> op);
   void set_logits(Rows logits) { logits_ = logits; }
 
   void bind_kv(uint8_t* memory, int64_t num_blocks);
@@ -101,6 +101,8 @@ class Program {
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;
   std::vector<std::unique_ptr<Op>> ops_;
+  std::vector<const Op*> next_weights_;  // for each op that has weights the next one that has; null for other ops
+  size_t last_weights_ = 0;              // the last op that has weights
   std::vector<int64_t> op_ns_, op_wall_ns_;
   std::vector<std::vector<int64_t>> op_ends_ns_;  // of each worker, of one run
   Rows logits_;

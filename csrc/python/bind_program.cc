@@ -20,6 +20,7 @@
 #include "layer_norm/layer_norm.h"
 #include "program/ops.h"
 #include "program/program.h"
+#include "program/refine_op.h"
 #include "python/program_handles.h"
 #include "rms_norm/rms_norm.h"
 
@@ -224,6 +225,14 @@ void bind_other_ops(nb::class_<Program>& c) {
            nb::arg("residual").none(), nb::arg("y"))
       .def("add_linear_gated", &add_linear_gated, nb::arg("is_logits"), nb::arg("part"), nb::arg("bias").none(),
            nb::arg("function"), nb::arg("kind"), nb::arg("size"), nb::arg("activation"))
+      .def("add_refine",
+           [](Program& p, bool is_logits, const std::vector<MatrixHandle>& matrices, View x, View y, int64_t max_rows,
+              size_t memory) {
+             std::vector<PackedMatrix> parts;
+             for (const MatrixHandle& handle : matrices) parts.push_back(handle.matrix);
+             p.add_op(std::make_unique<RefineOp>(axis_of(is_logits), std::move(parts), rows_of(p, x), rows_of(p, y),
+                                                 max_rows, p.buffer(memory)));
+           })
       .def("add_select_rows",
            [](Program& p, View x, View y, int64_t size) {
              p.add_op(std::make_unique<SelectRowsOp>(rows_of(p, x), rows_of(p, y), size));
@@ -338,6 +347,9 @@ void bind_program(nb::module_& m) {
         },
         nb::arg("scheme"), nb::arg("n"), nb::arg("k"), nb::arg("exact"));
   m.def("linear_scratch_bytes", &linear_scratch_bytes, nb::arg("max_rows"));
+  m.def("refine_bytes", &refine_bytes, nb::arg("num_outputs"), nb::arg("num_parts"), nb::arg("row_size"),
+        nb::arg("max_rows"));
+  m.def("refine_scratch_bytes", &refine_scratch_bytes, nb::arg("row_size"), nb::arg("max_rows"));
   m.def("linear_gated_scratch_bytes", &linear_gated_scratch_bytes, nb::arg("max_rows"));
   m.def("attention_scratch_bytes", &attention_scratch_bytes, nb::arg("k_dim"), nb::arg("v_dim"));
   m.def("attention_partial_bytes",

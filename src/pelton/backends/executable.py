@@ -34,7 +34,7 @@ class Limits:
     max_blocks_per_request: int  # M
     num_threads: int
     max_num_logprobs: int = 20
-    wide_activations: str = "none"  # which linears take 16-bit activations for 8-bit ones: none, head, all
+    wide_activations: str = "none"  # what takes 16-bit activations for 8-bit ones: none, likely, head, all
     kv_dtype: str = "auto"  # how keys and values are stored: bfloat16, float32, int8; auto: the backend's choice
     exact: bool = False  # keep activations in bfloat16 or float32 where the default quantizes them
 

@@ -202,5 +202,5 @@ def test_bits_of_a_wide_program_do_not_depend_on_chunks_batch_or_threads(wide_ac
 
 def test_an_unknown_choice_is_refused() -> None:
     plan, weights = model(has_attention=False)
-    with pytest.raises(BackendError, match=r"wide_activations='some'.*none, head or all"):
+    with pytest.raises(BackendError, match=r"wide_activations='some'.*none, likely, head or all"):
         CpuBackend().compile(plan, weights, replace(LIMITS, wide_activations="some"))

@@ -44,10 +44,10 @@ class CpuBackend(Backend):
                 f"block_size={limits.block_size} cannot be used on CPU: the attention kernel reads "
                 f"{CACHE_GROUP_TOKENS} tokens at a time. Use 16, 32 or another multiple of 16."
             )
-        if limits.wide_activations not in ("none", "head", "all"):
+        if limits.wide_activations not in ("none", "likely", "head", "all"):
             raise BackendError(
                 f"cpu: wide_activations={limits.wide_activations!r} does not say which linears are wide. "
-                "Use none, head or all."
+                "Use none, likely, head or all."
             )
         if plan.output.shape[0] != "S" or len(plan.output.shape) != 2:
             raise BackendError(f"cpu: the plan's output {plan.output} is not one row of logits per row wanted.")

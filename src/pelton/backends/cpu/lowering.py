@@ -120,7 +120,9 @@ class Lowering:
 
     def _rms_norm(self, node: Node) -> None:
         (x_value,), ref = node.inputs, node.weights[0]
-        if len(x_value.shape) == 2 and (kind := self._kind_of_readers(node.outputs[0])) is not None:
+        refined = axis_of(x_value) == "S" and self._limits.wide_activations == "likely"  # needs the floats
+        is_whole = len(x_value.shape) == 2 and not refined
+        if is_whole and (kind := self._kind_of_readers(node.outputs[0])) is not None:
             self._add_norm_quantize(node, kind)
             return
         x, y = self._view(x_value), self._result(node.outputs[0], x_value)
@@ -311,6 +313,29 @@ class Lowering:
             p.add_linear(axis == "S", parts, bias_vector, None if residual is None else at(residual), at(y))
 
         self.ops.append(NativeOp("any", "any", tuple(operands), emit))
+        if axis == "S" and self._limits.wide_activations == "likely":
+            self._add_refine(node, kinds, y)
+
+    def _add_refine(self, node: Node, kinds: Sequence[Any], y: View) -> None:
+        """The likeliest outputs of a head again, with 16 bits. Only where the head multiplies 8-bit activations."""
+        x_value, weight = node.inputs[0], weight_of(node, 0)
+        if x_value.id not in self._views or any(kind.name != "Int8" for kind in kinds):
+            return
+        x, max_rows = self._view(x_value), self._num_rows("S")
+        memory = Buffer(_native.refine_bytes(weight.shape[0], len(kinds), x.width, max_rows))
+        self.need_scratch(_native.refine_scratch_bytes(x.width, max_rows))
+        self._note("linear", f"{_native.isa()} refined", "strips with likely tokens again, with 16-bit activations")
+        self.ops.append(
+            NativeOp(
+                "any",
+                "any",
+                (x.buffer, y.buffer, memory),
+                lambda p, at, at_buffer: p.add_refine(
+                    True, self._store.matrices(weight), at(x), at(y), max_rows, at_buffer(memory)
+                ),
+                "refine",
+            )
+        )
 
     def _note_schemes(self, op: str, weight: WeightRef, kinds: Sequence[Any]) -> None:
         for part, kind in zip(self._store.get(weight).parts, kinds, strict=True):

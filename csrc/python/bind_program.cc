@@ -20,7 +20,6 @@
 #include "layer_norm/layer_norm.h"
 #include "program/ops.h"
 #include "program/program.h"
-#include "program/refine_op.h"
 #include "python/program_handles.h"
 #include "rms_norm/rms_norm.h"
 
@@ -28,6 +27,7 @@ namespace nb = nanobind;
 
 namespace pelton {
 
+void bind_linear_ops(nb::module_& m, nb::class_<Program>& program);
 void bind_moe(nb::module_& m, nb::class_<Program>& program);
 
 namespace {
@@ -52,26 +52,6 @@ void add_embedding(Program& program, bool by_position, const Matrix<uint8_t>& ta
   const Embedding task{table.data(), scheme_from_name(scheme), static_cast<int64_t>(table.shape(0)),
                        static_cast<int64_t>(table.shape(1)), size, ids, rows_of(program, y)};
   add_row_op(program, false, task, embedding);
-}
-
-void add_linear(Program& program, bool is_logits, const std::vector<std::tuple<MatrixHandle, ActivationKind, size_t>>& parts,
-                std::optional<VectorHandle> bias, std::optional<View> residual, View y) {
-  std::vector<LinearPart> bound;
-  for (const auto& [handle, kind, activation] : parts) {
-    bound.push_back({handle.matrix, kind, program.buffer(activation)});
-  }
-  const Rows residual_rows = residual ? rows_of(program, *residual) : Rows{};
-  program.add_op(std::make_unique<LinearOp>(axis_of(is_logits), std::move(bound), data_of(bias), residual_rows,
-                                            rows_of(program, y)));
-}
-
-void add_linear_gated(Program& program, bool is_logits, const std::tuple<MatrixHandle, ActivationKind, size_t>& part,
-                      std::optional<VectorHandle> bias, const std::string& function, ActivationKind kind, int64_t size,
-                      size_t activation) {
-  const auto& [handle, x_kind, x_activation] = part;
-  const GatedTarget target{activation_from_name(function), kind, size, program.buffer(activation)};
-  const LinearPart bound{handle.matrix, x_kind, program.buffer(x_activation)};
-  program.add_op(std::make_unique<GatedLinearOp>(axis_of(is_logits), bound, data_of(bias), target));
 }
 
 void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, View x, std::optional<View> other, View y,
@@ -215,24 +195,6 @@ void bind_other_ops(nb::class_<Program>& c) {
              uint8_t* memory = p.buffer(activation);
              p.add_op(std::make_unique<QuantizeOp>(axis_of(is_logits), rows_of(p, x), kind, size, memory));
            })
-      .def("add_norm_quantize",
-           [](Program& p, bool is_logits, View x, std::optional<VectorHandle> weight, int64_t size, float eps,
-              ActivationKind kind, size_t activation) {
-             const RmsNorm norm{rows_of(p, x), Rows{}, data_of(weight), 1, size, eps};
-             p.add_op(std::make_unique<NormQuantizeOp>(axis_of(is_logits), norm, kind, p.buffer(activation)));
-           })
-      .def("add_linear", &add_linear, nb::arg("is_logits"), nb::arg("parts"), nb::arg("bias").none(),
-           nb::arg("residual").none(), nb::arg("y"))
-      .def("add_linear_gated", &add_linear_gated, nb::arg("is_logits"), nb::arg("part"), nb::arg("bias").none(),
-           nb::arg("function"), nb::arg("kind"), nb::arg("size"), nb::arg("activation"))
-      .def("add_refine",
-           [](Program& p, bool is_logits, const std::vector<MatrixHandle>& matrices, View x, View y, int64_t max_rows,
-              size_t memory) {
-             std::vector<PackedMatrix> parts;
-             for (const MatrixHandle& handle : matrices) parts.push_back(handle.matrix);
-             p.add_op(std::make_unique<RefineOp>(axis_of(is_logits), std::move(parts), rows_of(p, x), rows_of(p, y),
-                                                 max_rows, p.buffer(memory)));
-           })
       .def("add_select_rows",
            [](Program& p, View x, View y, int64_t size) {
              p.add_op(std::make_unique<SelectRowsOp>(rows_of(p, x), rows_of(p, y), size));
@@ -347,10 +309,6 @@ void bind_program(nb::module_& m) {
         },
         nb::arg("scheme"), nb::arg("n"), nb::arg("k"), nb::arg("exact"));
   m.def("linear_scratch_bytes", &linear_scratch_bytes, nb::arg("max_rows"));
-  m.def("refine_bytes", &refine_bytes, nb::arg("num_outputs"), nb::arg("num_parts"), nb::arg("row_size"),
-        nb::arg("max_rows"));
-  m.def("refine_scratch_bytes", &refine_scratch_bytes, nb::arg("row_size"), nb::arg("max_rows"));
-  m.def("linear_gated_scratch_bytes", &linear_gated_scratch_bytes, nb::arg("max_rows"));
   m.def("attention_scratch_bytes", &attention_scratch_bytes, nb::arg("k_dim"), nb::arg("v_dim"));
   m.def("attention_partial_bytes",
         [](int64_t v_dim, int64_t max_context, int64_t num_threads) {
@@ -396,6 +354,7 @@ void bind_program(nb::module_& m) {
   bind_memory(program);
   bind_row_ops(program);
   bind_other_ops(program);
+  bind_linear_ops(m, program);
   bind_moe(m, program);
 }
 

@@ -18,6 +18,7 @@ from pelton.backends.cpu import _native, moe_lowering
 from pelton.backends.cpu.attention_lowering import lower_attention
 from pelton.backends.cpu.buffer_plan import Buffer, NativeOp, Sharing, View
 from pelton.backends.cpu.operands import axis_of, weight_of
+from pelton.backends.cpu.refine_lowering import lower_refine
 from pelton.backends.cpu.weights import WeightStore
 from pelton.backends.executable import Limits
 from pelton.errors import BackendError, nearest
@@ -314,28 +315,7 @@ class Lowering:
 
         self.ops.append(NativeOp("any", "any", tuple(operands), emit))
         if axis == "S" and self._limits.wide_activations == "likely":
-            self._add_refine(node, kinds, y)
-
-    def _add_refine(self, node: Node, kinds: Sequence[Any], y: View) -> None:
-        """The likeliest outputs of a head again, with 16 bits. Only where the head multiplies 8-bit activations."""
-        x_value, weight = node.inputs[0], weight_of(node, 0)
-        if x_value.id not in self._views or any(kind.name != "Int8" for kind in kinds):
-            return
-        x, max_rows = self._view(x_value), self._num_rows("S")
-        memory = Buffer(_native.refine_bytes(weight.shape[0], len(kinds), x.width, max_rows))
-        self.need_scratch(_native.refine_scratch_bytes(x.width, max_rows))
-        self._note("linear", f"{_native.isa()} refined", "strips with likely tokens again, with 16-bit activations")
-        self.ops.append(
-            NativeOp(
-                "any",
-                "any",
-                (x.buffer, y.buffer, memory),
-                lambda p, at, at_buffer: p.add_refine(
-                    True, self._store.matrices(weight), at(x), at(y), max_rows, at_buffer(memory)
-                ),
-                "refine",
-            )
-        )
+            self.ops += lower_refine(self, node, kinds, y)
 
     def _note_schemes(self, op: str, weight: WeightRef, kinds: Sequence[Any]) -> None:
         for part, kind in zip(self._store.get(weight).parts, kinds, strict=True):

@@ -4,7 +4,6 @@ A kernel that does ends the whole test process with a segmentation fault, whose 
 compared with those from ordinary memory: where a buffer lies changes no bit.
 """
 
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -58,7 +57,7 @@ def test_the_guard_kills_who_goes_too_far() -> None:
     for edge, offset in (("end", "100"), ("begin", "-1")):
         done = subprocess.run([sys.executable, "-c", code, edge, offset], capture_output=True, timeout=60, check=False)
         assert done.stdout.strip() == b"0"
-        assert done.returncode == -signal.SIGSEGV
+        assert done.returncode != 0  # a signal, or the report of AddressSanitizer
 
 
 def row_sizes(scheme: str) -> tuple[int, ...]:

@@ -71,6 +71,18 @@ def test_served_name_from_the_model(model: str, name: str):
     assert config.model.served_model_name == (name,)
 
 
+@pytest.mark.parametrize(("hidden_size", "wide"), [(64, "all"), (767, "all"), (768, "likely"), (4096, "likely")])
+def test_wide_activations_depend_on_the_width_of_the_model(hidden_size: int, wide: str):
+    model = replace(MODEL, hidden_size=hidden_size)
+    config, decisions = resolve(ask(), model, MACHINE)
+    assert config.model.wide_activations == wide
+    assert [d.value for d in decisions if d.field == "wide_activations"] == [wide]
+    for asked in ("none", "likely", "head", "all"):
+        config, decisions = resolve(ask(wide_activations=asked), model, MACHINE)
+        assert config.model.wide_activations == asked
+        assert "wide_activations" not in {d.field for d in decisions}
+
+
 @pytest.mark.parametrize(
     ("asked", "dtype"),
     [({}, "bfloat16"), ({"exact": True}, "float32"), ({"backend": "reference"}, "float32")],

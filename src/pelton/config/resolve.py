@@ -23,6 +23,7 @@ from pelton.errors import ConfigError
 Rule = Callable[[Draft], Decision | None]
 
 _FEW_CORES: Final = 8
+_NARROW_HIDDEN_SIZE: Final = 768  # see docs/decisions/0006-wide-activations.md
 _BATCHED_TOKENS: Final = 512  # enough rows to keep the matrix kernels busy; more only lengthens the step
 _PREFILL_CHUNK: Final = 128  # the kernels are at their peak with it, and running requests wait for one chunk at most
 
@@ -69,6 +70,16 @@ def dtype(draft: Draft) -> Decision | None:
         return None
     why = f"values between ops are float32; weights stay as they are ({draft.model.weight_dtype})"
     return Decision("dtype", "float32", why)
+
+
+def wide_activations(draft: Draft) -> Decision | None:
+    """16 bits where 8 would show: in every linear of a narrow model, for the likely tokens of any."""
+    if not draft.is_open("wide_activations"):
+        return None
+    hidden_size = draft.model.hidden_size
+    if hidden_size < _NARROW_HIDDEN_SIZE:
+        return Decision("wide_activations", "all", f"8 bits show in a model {hidden_size} wide, and 16 cost it little")
+    return Decision("wide_activations", "likely", "the head's rounding goes straight into the logits that matter")
 
 
 def num_threads(draft: Draft) -> Decision | None:
@@ -149,6 +160,7 @@ RULES: Final[tuple[Rule, ...]] = (
     served_model_name,
     backend,
     dtype,
+    wide_activations,
     num_threads,
     block_size,
     kv_cache_dtype,

@@ -32,10 +32,11 @@ class ModelConfig:
         "reference.",
     )
     wide_activations: str = knob(
-        "likely",
+        "none",
         "What is multiplied with activations of 16 bits, in two 8-bit terms, in place of 8, where weights are "
         "quantized: the likely tokens of the head, all of it, every linear.",
         choices=("none", "likely", "head", "all"),
+        auto=True,
     )
     max_model_len: int = knob(
         0, "Longest request, prompt and output together.", unit="tokens", minimum=1, maximum=2**24, auto=True

@@ -135,8 +135,8 @@ class Transformer {
     add_linear(RowAxis::Tokens, h, kQkv, kHidden, seed, {}, qkv);
     add_barrier();
     const Rows k{qkv.data + kHeads * kHeadDim, qkv.stride}, v{k.data + kKvHeads * kHeadDim, qkv.stride};
-    program_.add_op(
-        std::make_unique<KvWriteOp>(KvWrite{k, v, kHeadDim, kHeadDim, layout(layer)}, kv_write_kernel()));
+    const KvWrite write{k, v, kHeadDim, kHeadDim, layout(layer)};
+    program_.add_op(std::make_unique<KvWriteOp>(write, kv_write_kernel(write.layout.dtype)));
     add_barrier();
     Attention attention{};
     attention.q = qkv;
@@ -146,10 +146,13 @@ class Transformer {
     attention.scale = 0.05f;
     attention.window = std::numeric_limits<int32_t>::max();
     attention.layout = layout(layer);
-    const int64_t num_splits = kMaxBlocks * kBlockSize / kSplitTokens + 1;
+    constexpr int64_t kMaxContext = kMaxBlocks * kBlockSize;
+    const int64_t num_splits = kMaxContext / kSplitTokens + 1;
     const int64_t partials = 4 * AttentionOp::kTilesPerWorker * num_splits * partial_floats(padded_dims(kHeadDim));
     auto* partial_memory = reinterpret_cast<float*>(program_.buffer(layouter_.take(4 * static_cast<size_t>(partials))));
-    program_.add_op(std::make_unique<AttentionOp>(attention, partial_memory));
+    const int64_t prefixes = kHeads * kMaxRequests * prefix_stride(padded_dims(kHeadDim));
+    auto* prefix_memory = reinterpret_cast<float*>(program_.buffer(layouter_.take(4 * static_cast<size_t>(prefixes))));
+    program_.add_op(std::make_unique<AttentionOp>(attention, partial_memory, prefix_memory, kMaxContext));
     add_barrier();
     add_linear(RowAxis::Tokens, attended, kHidden, kHeads * kHeadDim, seed + 1, x, x);
     add_barrier();

@@ -62,7 +62,8 @@ void add_elementwise(Program& program, bool is_logits, ElementwiseKind kind, Vie
 }
 
 void add_attention(Program& program, const KvLayout& layout, View q, View y, size_t partials, size_t prefixes,
-                   int64_t max_context, int64_t num_heads, int64_t k_dim, int64_t v_dim, float scale, std::optional<int64_t> window, float softcap,
+                   int64_t max_context, int64_t num_heads, int64_t k_dim, int64_t v_dim, float scale,
+                   std::optional<int64_t> window, float softcap,
                    std::optional<VectorHandle> sinks, std::optional<VectorHandle> key_balance) {
   const int64_t seen = window.value_or(std::numeric_limits<int32_t>::max());
   const Attention task{rows_of(program, q), rows_of(program, y), num_heads,      k_dim, v_dim, scale, seen,

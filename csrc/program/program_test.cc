@@ -1,7 +1,9 @@
 // A whole program under ThreadSanitizer: a small transformer over several steps gives the same bits on 1, 2, 3 and 4
-// threads, with prompts in chunks, decoding requests beside them, contexts beyond one split, and sampling.
+// threads, with prompts in chunks, decoding requests beside them, contexts beyond one split, a prefix that two requests
+// share, and sampling.
 #include "program/program.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -172,8 +174,10 @@ class Transformer {
 // Requests that grow together: `counts` tokens of each in the step, all of whose logits are wanted.
 class Requests {
  public:
-  explicit Requests(std::vector<int32_t> context_len) : context_len_(std::move(context_len)) {
+  // Requests 0 and 1 have the first `num_shared` blocks in common.
+  Requests(std::vector<int32_t> context_len, int64_t num_shared) : context_len_(std::move(context_len)) {
     for (int32_t i = 0; i < kNumBlocks; ++i) block_table_.push_back(kNumBlocks - 1 - i);
+    std::copy_n(block_table_.begin(), num_shared, block_table_.begin() + kMaxBlocks);
   }
 
   // Every bit of what the step gives: logits, then ids and log-probabilities.
@@ -232,11 +236,14 @@ class Requests {
 
 std::vector<uint32_t> run_steps(int num_threads) {
   Transformer model(num_threads);
-  Requests requests({0, 0, 0});
+  Requests requests({0, 0, 0}, 0);
   std::vector<uint32_t> bits;
   for (int i = 0; i < 9; ++i) requests.step(model, {60, 3, 1}, bits);
   for (int i = 0; i < 4; ++i) requests.step(model, {1, 1, 20}, bits);  // the first context is beyond a split
   for (int i = 0; i < 3; ++i) requests.step(model, {1, 0, 0}, bits);   // few tiles: its splits are shared out
+  Requests sharing({0, kSplitTokens, 0}, kSplitTokens / kBlockSize);
+  for (int i = 0; i < 9; ++i) sharing.step(model, {60, 0, 0}, bits);
+  for (int i = 0; i < 4; ++i) sharing.step(model, {1, 7, 2}, bits);  // the split in common is read once for both
   return bits;
 }
 

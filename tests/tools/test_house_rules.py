@@ -110,7 +110,7 @@ def test_a_setting_that_nothing_reads_is_a_finding():
 
 
 def test_too_many_flags_are_a_finding():
-    many = "".join(f"@click.option('--x{i}/--no-x{i}')\n" for i in range(64)) + "def f(): ...\n"
+    many = "".join(f"@click.option('--x{i}/--no-x{i}')\n" for i in range(65)) + "def f(): ...\n"
     findings = list(rules.ceilings([rules.Source("src/pelton/cli/a.py", HEAD + many)]))
     assert len(findings) == 1
     assert "at most 64" in findings[0].message

@@ -29,6 +29,7 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason | None = None
     stop_token_id: int | None = None  # the end-of-sequence or stop token that ended it; it is the last of token_ids
     error: str | None = None  # with finish_reason "error": one sentence for the client
+    error_class: str = ""  # the class of `pelton.errors` that the client gets; "" is InternalError
     num_cached_tokens: int = 0
     timings: Timings = Timings()
 

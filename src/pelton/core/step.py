@@ -27,6 +27,9 @@ class NewRequest(msgspec.Struct, frozen=True, kw_only=True):
     output_token_ids: tuple[int, ...] = ()
     priority: int = 0
     arrival_s: float = 0.0
+    deadline_s: float = 0.0  # on the clock of arrival_s; 0: none
+    tenant: str = ""  # whose share of the machine it uses
+    cache_salt: str = ""  # only requests with equal salts share computed prefixes
 
 
 class ScheduledRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +41,20 @@ class ScheduledRequest(msgspec.Struct, frozen=True, kw_only=True):
     block_ids: tuple[BlockId, ...]  # the request's whole block table, oldest first
 
 
+class BlockCopy(msgspec.Struct, frozen=True):
+    """Copy what one block of the cache holds, in all layers, to another before anything of the step is computed."""
+
+    source: BlockId
+    target: BlockId
+
+
 class SchedulerOutput(msgspec.Struct, frozen=True, kw_only=True):
     """A step to run. First requests in `finished` (ended or preempted) lose their row, then `added` ones get one."""
 
     step: int
     added: tuple[NewRequest, ...] = ()
     finished: tuple[RequestId, ...] = ()
+    copies: tuple[BlockCopy, ...] = ()
     scheduled: tuple[ScheduledRequest, ...] = ()
 
 

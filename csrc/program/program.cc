@@ -34,6 +34,7 @@ Program::Program(const ProgramSizes& sizes, int num_threads)
       token_ids_(static_cast<size_t>(sizes.max_num_tokens)),
       positions_(static_cast<size_t>(sizes.max_num_tokens)),
       request_index_(static_cast<size_t>(sizes.max_num_tokens)),
+      sampling_positions_(static_cast<size_t>(sizes.max_num_logits_rows)),
       sharing_(sizes.max_num_requests) {}
 
 Rows Program::rows(size_t offset_bytes, int64_t stride) {
@@ -77,17 +78,32 @@ void Program::check_request(const StepArrays& arrays, int64_t request) const {
   const int64_t begin = arrays.query_start[request], end = arrays.query_start[request + 1];
   const int64_t context_len = arrays.context_len[request];
   require(begin <= end && end <= arrays.num_tokens, name + " owns tokens that are not in the step");
-  require(context_len <= sizes_.position_rows, name + " is longer than the table of learned positions");
+  const int64_t last_len = context_len + arrays.repeat - 1;
+  require(last_len <= sizes_.position_rows, name + " is longer than the table of learned positions");
   require(end - begin <= context_len, name + " has more tokens in the step than in its context");
-  require(context_len <= sizes_.block_size * arrays.max_blocks, name + " has more tokens than its blocks hold");
+  require(last_len <= sizes_.block_size * arrays.max_blocks, name + " has more tokens than its blocks hold");
   for (int64_t token = begin; token < end; ++token) {
     require(arrays.positions[token] == context_len - (end - token), name + " has a position out of order");
   }
   const int32_t* table = arrays.block_table + request * arrays.max_blocks;
-  const int64_t num_blocks = (context_len + sizes_.block_size - 1) / sizes_.block_size;
+  const int64_t num_blocks = (last_len + sizes_.block_size - 1) / sizes_.block_size;
   for (int64_t i = 0; i < num_blocks; ++i) {
     require(table[i] >= 0 && table[i] < cache_.num_blocks, name + " has a block id that is not in the cache");
   }
+}
+
+void Program::check_repeat(const StepArrays& arrays, const Sampling& sampling, bool wants_logits) const {
+  require(arrays.repeat >= 1, "it is repeated less than once");
+  if (arrays.repeat == 1) return;
+  const int64_t num_rows = arrays.num_requests;
+  require(arrays.num_tokens == num_rows && arrays.num_logits_rows == num_rows,
+          "only a step of one token and one row of logits per request can be repeated");
+  for (int64_t row = 0; row < num_rows; ++row) {
+    require(arrays.logits_index[row] == row, "a step is repeated whose rows of logits are out of order");
+    require(sampling.num_logprobs[row] < 0, "a step with log-probabilities cannot be repeated");
+  }
+  require(sampling.history_start[num_rows] == 0 && sampling.bias_start[num_rows] == 0 && !wants_logits,
+          "a step with penalties, biases or copied logits cannot be repeated");
 }
 
 void Program::check_step(const StepArrays& arrays) const {
@@ -118,12 +134,21 @@ void Program::check_sampling(const Sampling& sampling) const {
           "a bias id is not in the vocabulary");
 }
 
-void Program::copy_inputs(const StepArrays& arrays) {
+void Program::copy_inputs(const StepArrays& arrays, const Sampling& sampling) {
   std::copy_n(arrays.token_ids, arrays.num_tokens, token_ids_.begin());
   std::copy_n(arrays.positions, arrays.num_tokens, positions_.begin());
   for (int64_t request = 0; request < arrays.num_requests; ++request) {
     std::fill(request_index_.begin() + arrays.query_start[request],
               request_index_.begin() + arrays.query_start[request + 1], static_cast<int32_t>(request));
+  }
+  std::copy_n(sampling.position, sampling.num_rows, sampling_positions_.begin());
+}
+
+void Program::feed_back(const int32_t* chosen, int64_t num_requests) {
+  for (size_t row = 0; row < static_cast<size_t>(num_requests); ++row) {
+    token_ids_[row] = std::max(chosen[row], 0);  // a row that chose nothing ends; what it computes until then is lost
+    ++positions_[row];
+    ++sampling_positions_[row];
   }
 }
 
@@ -173,31 +198,52 @@ void Program::run(const StepArrays& arrays, const Sampling& sampling, const Samp
                   float* logits_copy) {
   check_step(arrays);
   check_sampling(sampling);
-  copy_inputs(arrays);
+  check_repeat(arrays, sampling, logits_copy != nullptr);
+  copy_inputs(arrays, sampling);
   const AttentionStep attention{cache_,             positions_.data(),  request_index_.data(),
                                 arrays.query_start, arrays.block_table, arrays.max_blocks};
   sharing_.find(attention, arrays.num_requests, sizes_.block_size);
   const Step step{arrays.num_tokens,   arrays.num_requests, arrays.num_logits_rows,
                   arrays.logits_index, attention,           &sharing_};
-  const size_t scratch_bytes = scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
-  const size_t sampling_bytes = sampling_scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
+  Sampling own_sampling = sampling;
+  own_sampling.position = sampling_positions_.data();
   uint16_t last_phase = phase_;
-  const int64_t start_ns = op_ns_.empty() ? 0 : now_ns();
+  const bool is_profiled = !op_ns_.empty();
+  int64_t start_ns = is_profiled ? now_ns() : 0;
   pool_.run([&](int thread) {
+    const size_t scratch_bytes = scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
     Worker worker{thread, pool_, ranges_, phase_, scratch_.data() + static_cast<size_t>(thread) * scratch_bytes};
-    execute_ops(step, worker);
-    pool_.barrier();
-    void* scratch = sampling_scratch_.data() + static_cast<size_t>(thread) * sampling_bytes;
-    worker.claim(arrays.num_logits_rows, [&](int64_t row) {
-      const float* logits = logits_.row(row);
-      sample_row(sampling, scans_, logits, sizes_.vocab_size, row, result, scratch);
-      if (logits_copy != nullptr) std::copy_n(logits, sizes_.vocab_size, logits_copy + row * sizes_.vocab_size);
-    });
-    if (!op_ns_.empty()) op_ends_ns_[static_cast<size_t>(thread)].back() = now_ns();
+    SamplingResult chosen = result;
+    for (int64_t left = arrays.repeat; left > 0; --left) {
+      execute_ops(step, worker);
+      pool_.barrier();
+      sample(own_sampling, chosen, logits_copy, worker);
+      if (is_profiled) op_ends_ns_[static_cast<size_t>(thread)].back() = now_ns();
+      if (left == 1) break;
+      pool_.barrier();
+      if (thread == 0) {
+        if (is_profiled) add_to_profile(start_ns);
+        start_ns = is_profiled ? now_ns() : 0;
+        feed_back(chosen.token_ids, arrays.num_requests);
+        sharing_.find(attention, arrays.num_requests, sizes_.block_size);
+      }
+      chosen.token_ids += arrays.num_logits_rows;
+      pool_.barrier();
+    }
     if (thread == 0) last_phase = worker.phase;
   });
   phase_ = last_phase;
-  if (!op_ns_.empty()) add_to_profile(start_ns);
+  if (is_profiled) add_to_profile(start_ns);
+}
+
+void Program::sample(const Sampling& sampling, const SamplingResult& result, float* logits_copy, Worker& worker) {
+  const size_t scratch_bytes = sampling_scratch_.size_bytes() / static_cast<size_t>(pool_.num_threads());
+  void* scratch = sampling_scratch_.data() + static_cast<size_t>(worker.thread) * scratch_bytes;
+  worker.claim(sampling.num_rows, [&](int64_t row) {
+    const float* logits = logits_.row(row);
+    sample_row(sampling, scans_, logits, sizes_.vocab_size, row, result, scratch);
+    if (logits_copy != nullptr) std::copy_n(logits, sizes_.vocab_size, logits_copy + row * sizes_.vocab_size);
+  });
 }
 
 }  // namespace pelton

@@ -42,6 +42,7 @@ struct StepArrays {
   const int32_t* context_len;
   const int32_t* block_table;
   const int32_t* logits_index;
+  int64_t repeat = 1;  // the step is run so often, each time on the tokens just chosen
 };
 
 class Program {
@@ -71,6 +72,9 @@ class Program {
   void bind_kv(uint8_t* memory, int64_t num_blocks);
 
   // Throws std::invalid_argument, before anything is computed, if the arrays are not a step within the sizes.
+  // A step that is repeated must compute one token of each request and choose the next of each, with nothing that
+  // changes from token to token (penalties, biases, log-probabilities, copies of logits); every request must hold blocks
+  // for all repeats. result.token_ids is then [repeat, rows].
   void run(const StepArrays& arrays, const Sampling& sampling, const SamplingResult& result, float* logits_copy);
 
   // From now on every worker takes the time of every op; reading the clock costs about 25 ns an op.
@@ -83,11 +87,14 @@ class Program {
 
  private:
   void execute_ops(const Step& step, Worker& worker);
+  void sample(const Sampling& sampling, const SamplingResult& result, float* logits_copy, Worker& worker);
   void add_to_profile(int64_t start_ns);
   void check_step(const StepArrays& arrays) const;
   void check_request(const StepArrays& arrays, int64_t request) const;
+  void check_repeat(const StepArrays& arrays, const Sampling& sampling, bool wants_logits) const;
   void check_sampling(const Sampling& sampling) const;
-  void copy_inputs(const StepArrays& arrays);
+  void copy_inputs(const StepArrays& arrays, const Sampling& sampling);
+  void feed_back(const int32_t* chosen, int64_t num_requests);
 
   const ProgramSizes sizes_;
   ThreadPool pool_;
@@ -97,6 +104,7 @@ class Program {
   uint16_t phase_ = 0;
   ScanKernels scans_;
   std::vector<int32_t> token_ids_, positions_, request_index_;
+  std::vector<int64_t> sampling_positions_;
   PrefixSharing sharing_;
   std::vector<std::unique_ptr<std::vector<float>>> vectors_;
   std::vector<std::unique_ptr<RotaryTable>> rotary_tables_;

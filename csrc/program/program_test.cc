@@ -181,7 +181,7 @@ class Requests {
   }
 
   // Every bit of what the step gives: logits, then ids and log-probabilities.
-  void step(Transformer& model, const std::vector<int32_t>& counts, std::vector<uint32_t>& bits) {
+  void step(Transformer& model, const std::vector<int32_t>& counts, std::vector<uint32_t>& bits, int64_t repeat = 1) {
     std::vector<int32_t> token_ids, positions, query_start = {0}, logits_index;
     for (size_t request = 0; request < counts.size(); ++request) {
       for (int32_t i = 0; i < counts[request]; ++i) {
@@ -196,15 +196,17 @@ class Requests {
     const StepArrays arrays{num_tokens,         static_cast<int64_t>(counts.size()), num_tokens,
                             kMaxBlocks,         token_ids.data(),                    positions.data(),
                             query_start.data(), context_len_.data(),                 block_table_.data(),
-                            logits_index.data()};
+                            logits_index.data(), repeat};
     sample(model, arrays, bits);
+    for (int32_t& context_len : context_len_) context_len += static_cast<int32_t>(repeat - 1);
   }
 
  private:
   static void sample(Transformer& model, const StepArrays& arrays, std::vector<uint32_t>& bits) {
     const auto rows = static_cast<size_t>(arrays.num_logits_rows);
     const std::vector<float> temperature(rows, 0.9f), zeros(rows), ones(rows, 1.0f), top_p(rows, 0.95f);
-    const std::vector<int32_t> top_k(rows, 20), num_logprobs(rows, 2), no_start(rows + 1), no_prompt(rows);
+    const std::vector<int32_t> top_k(rows, 20), num_logprobs(rows, arrays.repeat == 1 ? 2 : -1);
+    const std::vector<int32_t> no_start(rows + 1), no_prompt(rows);
     const std::vector<uint64_t> seed(rows, 5);
     const std::vector<int64_t> position(arrays.positions, arrays.positions + rows);
     const Sampling sampling{arrays.num_logits_rows, temperature.data(), top_k.data(),   top_p.data(),
@@ -212,10 +214,10 @@ class Requests {
                             seed.data(),            position.data(),    num_logprobs.data(), nullptr,
                             no_start.data(),        no_prompt.data(),   nullptr,        nullptr,
                             no_start.data()};
-    std::vector<int32_t> ids(rows), top_ids(2 * rows);
+    std::vector<int32_t> ids(rows * static_cast<size_t>(arrays.repeat)), top_ids(2 * rows);
     std::vector<float> logprob(rows), top_logprobs(2 * rows), logits(rows * kVocab);
     const SamplingResult result{ids.data(), logprob.data(), top_ids.data(), top_logprobs.data(), 2};
-    model.run(arrays, sampling, result, logits.data());
+    model.run(arrays, sampling, result, arrays.repeat == 1 ? logits.data() : nullptr);
     for (const float value : logits) check(std::isfinite(value), "logits are finite");
     append(bits, logits);
     append(bits, ids);
@@ -244,6 +246,7 @@ std::vector<uint32_t> run_steps(int num_threads) {
   Requests sharing({0, kSplitTokens, 0}, kSplitTokens / kBlockSize);
   for (int i = 0; i < 9; ++i) sharing.step(model, {60, 0, 0}, bits);
   for (int i = 0; i < 4; ++i) sharing.step(model, {1, 1, 2}, bits);  // the split in common is read once for both
+  for (int i = 0; i < 2; ++i) sharing.step(model, {1, 1, 1}, bits, 3);
   return bits;
 }
 

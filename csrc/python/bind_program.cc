@@ -115,7 +115,7 @@ Sampling sampling_of(const nb::tuple& arrays, size_t num_rows) {
 
 void run(Program& program, const Vector<int32_t>& token_ids, const Vector<int32_t>& positions,
          const Vector<int32_t>& query_start, const Vector<int32_t>& context_len, const Matrix<int32_t>& block_table,
-         const Vector<int32_t>& logits_index, const nb::tuple& sampling_arrays, OutVector<int32_t> out_ids,
+         const Vector<int32_t>& logits_index, const nb::tuple& sampling_arrays, OutMatrix<int32_t> out_ids,
          OutVector<float> out_logprob, OutMatrix<int32_t> out_top_ids, OutMatrix<float> out_top_logprobs,
          std::optional<OutMatrix<float>> out_logits) {
   const size_t num_rows = logits_index.shape(0), num_requests = context_len.shape(0);
@@ -127,7 +127,9 @@ void run(Program& program, const Vector<int32_t>& token_ids, const Vector<int32_
                           static_cast<int64_t>(num_rows),           static_cast<int64_t>(block_table.shape(1)),
                           token_ids.data(),                         positions.data(),
                           query_start.data(),                       context_len.data(),
-                          block_table.data(),                       logits_index.data()};
+                          block_table.data(),                       logits_index.data(),
+                          static_cast<int64_t>(out_ids.shape(0))};
+  if (out_ids.shape(1) != num_rows) throw std::invalid_argument("step: a row of chosen ids for every repeat");
   const Sampling sampling = sampling_of(sampling_arrays, num_rows);
   const SamplingResult result{out_ids.data(), out_logprob.data(), out_top_ids.data(), out_top_logprobs.data(),
                               static_cast<int64_t>(out_top_ids.shape(1))};

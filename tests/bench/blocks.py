@@ -7,7 +7,7 @@ from dataclasses import replace
 from tests.bench.calibrations import RATES, make_calibration
 
 from pelton.bench.calibrate import Calibration, State
-from pelton.bench.comparison import ORDER, Block, Leg, Work
+from pelton.bench.comparison import SIDES, Block, Leg, Work
 
 
 def calibration_of(gb_per_s: float = 50.0, state: State = "far") -> Calibration:
@@ -20,7 +20,7 @@ def make_block(work: Work, *, ours_s: float, theirs_s: float, dropped: str | Non
     seconds = {"ours": ours_s, "theirs": theirs_s}
     return Block(
         work=work,
-        legs=tuple(Leg(side=side, prefill_s=seconds[side], decode_s=2 * seconds[side]) for side in ORDER),
+        legs=tuple(Leg(side=side, prefill_s=seconds[side], decode_s=2 * seconds[side]) for side in SIDES),
         calibrations=(calibration_of(48), calibration_of(52)),
         steal_share=0.0,
         dropped=dropped,

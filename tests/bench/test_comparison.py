@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -43,7 +44,7 @@ def make_comparison(
     events: list[str], *, steal: float = 0.0, on_leg: Callable[[], None] = lambda: None
 ) -> tuple[Comparison, FakeEngine, FakeEngine]:
     ours, theirs = FakeEngine("A", events), FakeEngine("B", events, seconds=2.0)
-    looks = iter([CpuTime(total=0), CpuTime(total=1000, steal=round(1000 * steal))])
+    looks = cycle([CpuTime(total=0), CpuTime(total=1000, steal=round(1000 * steal))])
 
     def calibrate() -> Any:
         events.append("calibrate")
@@ -56,20 +57,22 @@ def make_comparison(
     )
 
 
-def test_a_block_is_a_b_b_a_with_the_machine_measured_in_between() -> None:
+def test_blocks_take_turns_in_who_begins_with_the_machine_measured_in_between() -> None:
     events: list[str] = []
     comparison, ours, theirs = make_comparison(events)
+    comparison.run_block(WORK, number=2)
     block = comparison.run_block(WORK, number=3)
     assert [event for event in events if event.startswith(("ask", "cal"))] == [
-        "calibrate", "ask A", "calibrate", "ask B", "calibrate", "ask B", "calibrate", "ask A", "calibrate",
+        "calibrate", "ask A", "calibrate", "ask B", "calibrate",
+        "calibrate", "ask B", "calibrate", "ask A", "calibrate",
     ]  # fmt: skip
-    assert [request["seed"] for request in ours.requests] == [request["seed"] for request in theirs.requests] == [7, 8]
+    assert [request["seed"] for request in ours.requests] == [request["seed"] for request in theirs.requests] == [3, 4]
     assert ours.requests[0] == {
-        "batch": 8, "prompt": 128, "output": 64, "depth": 0, "first_id": 1000, "last_id": 20000, "seed": 7,
+        "batch": 8, "prompt": 128, "output": 64, "depth": 0, "first_id": 1000, "last_id": 20000, "seed": 3,
     }  # fmt: skip
-    assert (block.dropped, block.steal_share, len(block.calibrations)) == (None, 0, 5)
-    assert block.get_seconds("ours", "prefill") == [1, 1]
-    assert block.get_seconds("theirs", "decode") == [20, 20]
+    assert (block.dropped, block.steal_share, len(block.calibrations)) == (None, 0, 3)
+    assert block.get_seconds("ours", "prefill") == 1
+    assert block.get_seconds("theirs", "decode") == 20
 
 
 def test_only_the_engine_whose_turn_it_is_runs() -> None:
@@ -93,7 +96,7 @@ def test_no_two_blocks_have_the_same_prompts() -> None:
         comparison, ours, _ = make_comparison([])
         comparison.run_block(WORK, number)
         seeds |= {2 * request["seed"] + run for request in ours.requests for run in (0, 1)}
-    assert len(seeds) == 16
+    assert len(seeds) == 8
 
 
 def test_both_are_warmed_up_on_the_shapes_of_the_work() -> None:
@@ -130,7 +133,7 @@ def test_stolen_time_drops_a_block() -> None:
     ("speeds", "states", "steal", "reason"),
     [
         ([50, 54, 50], ["far"] * 3, 0.0, None),
-        ([50, 54.9, 50], ["near"] * 3, 0.01, None),
+        ([50, 57, 50], ["near"] * 3, 0.01, None),
         ([50, 50, 34], ["far"] * 3, 0.0, "read bandwidth was between 34.0 and 50.0 GB/s"),
         ([50, 50, 50], ["far", "near", "far"], 0.0, "the barrier went from far to near"),
         ([50, 50], ["disturbed"] * 2, 0.0, "something else ran: threads that met at a barrier were not running"),
@@ -154,5 +157,5 @@ def test_a_block_can_be_written_down() -> None:
     assert isinstance(block, Block)
     row = block.to_json()
     assert row["work"]["batch"] == 8
-    assert [leg["side"] for leg in row["legs"]] == ["ours", "theirs", "theirs", "ours"]
+    assert [leg["side"] for leg in row["legs"]] == ["ours", "theirs"]
     assert row["calibrations"][0]["state"] == "far"

@@ -1,28 +1,13 @@
 """Statistics of a comparison, against values by hand and against what resampling must do."""
 
-import math
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pelton.bench.ratio import Estimate, compute_block_ratio, estimate_median
+from pelton.bench.ratio import Estimate, estimate_median
 
 pytestmark = pytest.mark.unit
 SECONDS = st.floats(0.01, 100)
-
-
-def test_a_block_is_the_geometric_mean_of_its_two_pairs() -> None:
-    assert compute_block_ratio([1, 1], [2, 8]) == pytest.approx(4)
-    assert compute_block_ratio([2, 3], [1, 3]) == pytest.approx(math.sqrt(1 / 2))
-
-
-@given(st.lists(SECONDS, min_size=4, max_size=4), st.floats(0.5, 2))
-def test_what_slows_a_pair_down_evenly_cancels(times: list[float], slower: float) -> None:
-    a, b, c, d = times
-    plain = compute_block_ratio([a, b], [c, d])
-    assert compute_block_ratio([a, b * slower], [c, d * slower]) == pytest.approx(plain)
-    assert compute_block_ratio([c, d], [a, b]) == pytest.approx(1 / plain)
 
 
 @given(st.lists(SECONDS, min_size=3, max_size=30))

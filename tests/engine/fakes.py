@@ -7,7 +7,14 @@ import zlib
 from collections.abc import Sequence
 
 from pelton.core.sampling_params import SamplingParams
-from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SampledToken, SchedulerOutput
+from pelton.core.step import (
+    ModelRunnerOutput,
+    NewRequest,
+    RequestId,
+    SampledToken,
+    ScheduledRequest,
+    SchedulerOutput,
+)
 from pelton.engine.executor import Executor
 from pelton.engine.limits import SchedulerLimits
 from pelton.engine.loop import EngineLoop
@@ -60,11 +67,26 @@ class HashExecutor(Executor):
                 self.slots[self.slot(part.block_ids, position)] = known[position]
             self.num_computed[part.request_id] = end
             if end == len(known):
-                read_back = [self.slots[self.slot(part.block_ids, position)] for position in range(end)]
-                token_id = self.choose(part.request_id, read_back)
-                known.append(token_id)
-                sampled.append(SampledToken(part.request_id, token_id))
+                sampled.append(self.extend(part))
+        for _ in range(step.repeat - 1):
+            sampled += [self.repeat(part) for part in step.scheduled]
         return ModelRunnerOutput(step=step.step, sampled=tuple(sampled))
+
+    def extend(self, part: ScheduledRequest) -> SampledToken:
+        """Choose the next token of a request whose known ones are all computed."""
+        known = self.token_ids[part.request_id]
+        read_back = [self.slots[self.slot(part.block_ids, position)] for position in range(len(known))]
+        token_id = self.choose(part.request_id, read_back)
+        known.append(token_id)
+        return SampledToken(part.request_id, token_id)
+
+    def repeat(self, part: ScheduledRequest) -> SampledToken:
+        """Compute the token just chosen, and choose again."""
+        known = self.token_ids[part.request_id]
+        assert self.num_computed[part.request_id] == len(known) - 1, "repeated with more than one token to compute"
+        self.slots[self.slot(part.block_ids, len(known) - 1)] = known[-1]
+        self.num_computed[part.request_id] = len(known)
+        return self.extend(part)
 
     def slot(self, block_ids: Sequence[int], position: int) -> int:
         """Where a token lives."""

@@ -26,7 +26,7 @@ PROMPT_LENGTHS = (27, 28, 29, 30, 31, 74)  # five that need another block at abo
 BACKENDS: list[Backend] = [ReferenceBackend("float32"), CpuBackend()]
 
 
-def make_engine(backend: Backend, *, chunk: int, num_requests: int, num_blocks: int) -> EngineLoop:
+def make_engine(backend: Backend, *, chunk: int, num_requests: int, num_blocks: int, max_repeat: int = 1) -> EngineLoop:
     """An engine over a small random model with sliding windows; its cache is full of nonsense at first."""
     limits = Limits(
         max_num_batched_tokens=128,
@@ -48,6 +48,7 @@ def make_engine(backend: Backend, *, chunk: int, num_requests: int, num_blocks: 
         max_num_requests=num_requests,
         max_model_len=MAX_MODEL_LEN,
         vocab_size=VOCAB,
+        max_repeat=max_repeat,
     )
     return EngineLoop(Scheduler(scheduler_limits, BlockPool(num_blocks, BLOCK_SIZE)), runner)
 
@@ -113,3 +114,31 @@ def test_resumed_request_goes_on_as_if_nothing_had_happened(backend: Backend) ->
         "2", request.prompt_token_ids, 30, outputs=received, logprobs=2, temperature=0.8, top_k=20, top_p=0.9
     )
     check_same(backend, run(engine, [resumed]), {"2": whole[11:]})
+
+
+def test_repeated_steps_choose_what_single_ones_do() -> None:
+    kinds: list[tuple[int, dict[str, object]]] = [
+        (27, {}),
+        (28, {"temperature": 1.0, "seed": 3}),
+        (74, {"temperature": 0.8, "top_k": 20, "top_p": 0.9}),
+    ]
+    requests = [
+        make_request(str(number), [(37 * number + 11 * position) % VOCAB for position in range(length)], 30, **kind)
+        for number, (length, kind) in enumerate(kinds)
+    ]
+    answers, num_calls = [], []
+    for max_repeat in (1, 4):
+        engine = make_engine(CpuBackend(), chunk=64, num_requests=3, num_blocks=24, max_repeat=max_repeat)
+        tokens: dict[str, tuple[int, ...]] = {request.request_id: () for request in requests}
+        for request in requests:
+            engine.add(request)
+        calls = 0
+        while engine.has_work:
+            calls += 1
+            for output in engine.step():
+                assert output.error is None
+                tokens[output.request_id] += output.token_ids
+        answers.append(tokens)
+        num_calls.append(calls)
+    assert answers[0] == answers[1]
+    assert num_calls[1] < num_calls[0] / 2

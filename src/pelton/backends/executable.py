@@ -72,6 +72,7 @@ class StepInputs:
     block_table_RM: Int32  # padded with -1
     logits_index_S: Int32  # the tokens whose logits are wanted, ascending
     sampling: SamplingInputs
+    repeat: int = 1  # run the step so often, each time on the tokens just chosen; at most Executable.max_repeat
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,10 +84,18 @@ class StepResult:
     top_ids_SL: Int32  # L = the largest num_logprobs; padded with -1
     top_logprobs_SL: Float32
     logits_SV: Float32 | None = None  # only when asked: a copy
+    later_ids_KS: Int32 | None = None  # K = repeat - 1: what the further runs of a repeated step chose
 
 
 class Executable(ABC):
-    """A compiled plan with its weights and its KV cache."""
+    """A compiled plan with its weights and its KV cache.
+
+    A step may be repeated if it computes one token of every request and chooses the next of each, and if nothing about
+    its sampling changes from token to token: no penalties, no biases, no log-probabilities. Every request must hold
+    blocks for all repeats. A row that chose no token (-1) has no meaning from then on.
+    """
+
+    max_repeat: int = 1
 
     @property
     @abstractmethod

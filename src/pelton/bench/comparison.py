@@ -1,9 +1,9 @@
-"""Two engines on the same work, one after the other: ours, theirs, theirs, ours, with the machine measured in between.
+"""Two engines on the same work, in turns: ours, theirs, then theirs, ours, with the machine measured in between.
 
 Both are processes that were loaded once (`PeerProcess`); while one is measured the other is frozen, and while the
-machine is measured both are. A block during which the machine changed its state, or somebody else took CPU time, says
-nothing about engines: it is dropped and counted. Who was faster has no part in that; only a decode that is
-lost in the noise of its prefill cannot count either.
+machine is measured both are. A block, a turn of each, during which the machine changed its state, or somebody else took
+CPU time, says nothing about engines: it is dropped and counted. Who was faster has no part in that; only a decode that
+is lost in the noise of its prefill cannot count either.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from pelton.bench.calibrate import Calibration
 from pelton.bench.cpu_time import CpuTime
 from pelton.errors import TransferError
 
-MAX_BANDWIDTH_CHANGE: Final = 0.10
+MAX_BANDWIDTH_CHANGE: Final = 0.15
 MAX_STEAL: Final = 0.01
 MAX_OTHER: Final = 0.10  # of a calibration's CPU time, by ticks of 10 ms
 WARM_UP_OUTPUT: Final = 4
-ORDER: Final = ("ours", "theirs", "theirs", "ours")
-SEEDS_PER_BLOCK: Final = 2
+SIDES: Final = ("ours", "theirs")  # in this order in even blocks, in the other in odd ones
 
 
 class Contestant(Protocol):
@@ -63,7 +62,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """Four legs, and the machine before, between and after them. `dropped`: why it does not count."""
+    """A leg of each, and the machine before, between and after them. `dropped`: why it does not count."""
 
     work: Work
     legs: tuple[Leg, ...]
@@ -71,9 +70,10 @@ class Block:
     steal_share: float
     dropped: str | None
 
-    def get_seconds(self, side: str, metric: str) -> list[float]:
-        """The seconds of the two legs of `side` for "prefill" or "decode"."""
-        return [leg.prefill_s if metric == "prefill" else leg.decode_s for leg in self.legs if leg.side == side]
+    def get_seconds(self, side: str, metric: str) -> float:
+        """The seconds of the leg of `side` for "prefill" or "decode"."""
+        leg = next(leg for leg in self.legs if leg.side == side)
+        return leg.prefill_s if metric == "prefill" else leg.decode_s
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a file."""
@@ -130,13 +130,12 @@ class Comparison:
             self._run_leg(side, work, seed=0, output=min(work.output, WARM_UP_OUTPUT))
 
     def run_block(self, work: Work, number: int) -> Block:
-        """The four legs of block `number`. Legs that are compared have the same ids; no two blocks have."""
+        """The legs of block `number`. Both have the same ids; no two blocks have."""
         calibrations = [self._calibrate()]
         before = self._read_cpu_time()
         legs: list[Leg] = []
-        for place, side in enumerate(ORDER):
-            seed = 1 + SEEDS_PER_BLOCK * number + place // 2
-            legs.append(self._run_leg(side, work, seed=seed, output=work.output))
+        for side in SIDES if number % 2 == 0 else reversed(SIDES):
+            legs.append(self._run_leg(side, work, seed=1 + number, output=work.output))
             calibrations.append(self._calibrate())
         steal_share = self._read_cpu_time().steal_share(before)
         return Block(

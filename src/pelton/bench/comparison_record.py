@@ -69,7 +69,8 @@ def format_page(record: Record, comparison: ComparisonRecord) -> str:
         f"    {record.command}",
         "",
         f"Each request: {work.depth + work.prompt} prompt tokens, {work.output} decoded after the first. Blocks of "
-        "four legs (ours, theirs, theirs, ours); the ratio is the median over blocks, with a 95 % bootstrap interval.",
+        "two legs, in turns ours first and theirs first; the ratio is the median over blocks, with a 95 % bootstrap "
+        "interval.",
         "",
         format_markdown(comparison.rows),
         "",

@@ -175,6 +175,7 @@ def make_run(
         engine.add(request)
     while engine.has_work:
         all_decode = not waiting and num_done == 0
+        num_steps = engine.num_steps
         step_start_s = time.perf_counter()
         for output in engine.step():
             if output.finish_reason == "error":
@@ -183,7 +184,9 @@ def make_run(
             waiting.discard(output.request_id)
             num_done += output.finish_reason is not None
         if all_decode:
-            step_s.append(time.perf_counter() - step_start_s)
+            call_s = time.perf_counter() - step_start_s
+            repeat = engine.num_steps - num_steps
+            step_s += [call_s / repeat] * repeat
             if num_done > 0:
                 on_first_end()
         elif not waiting and num_done == 0:

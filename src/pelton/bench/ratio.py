@@ -1,7 +1,7 @@
 """Ratios of two engines' times, and how sure one may be of them.
 
-A block of four legs A B B A gives one ratio: the geometric mean over its two pairs, so that whatever drifts evenly
-through a block cancels. Blocks are the sample: their median, with a percentile bootstrap (Efron 1979) over blocks.
+A block, a leg of each engine, gives one ratio. Blocks are the sample: their median, with a percentile bootstrap (Efron
+1979) over blocks. Which engine goes first changes from block to block, so that what drifts evenly cancels.
 """
 
 from __future__ import annotations
@@ -24,15 +24,6 @@ class Estimate:
     median: float
     low: float | None
     high: float | None
-
-
-def compute_block_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """How many times faster we are, from the seconds of both legs of each: above 1 is faster.
-
-    >>> compute_block_ratio([1.0, 2.0], [2.0, 4.0])
-    2.0
-    """
-    return float(np.exp(np.mean(np.log(np.asarray(theirs) / np.asarray(ours)))))
 
 
 def estimate_median(sample: Sequence[float], *, seed: int = 0) -> Estimate:

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any
 
 from pelton.bench.comparison import Block, Work
-from pelton.bench.ratio import Estimate, compute_block_ratio, estimate_median
+from pelton.bench.ratio import Estimate, estimate_median
 
 METRICS = ("prefill", "decode")
 
@@ -67,7 +67,7 @@ def _judge_one(metric: str, work: Work, blocks: Sequence[Block]) -> Verdict:
     tokens = work.num_prefill_tokens if metric == "prefill" else work.num_decode_tokens
     ours = [block.get_seconds("ours", metric) for block in kept]
     theirs = [block.get_seconds("theirs", metric) for block in kept]
-    ratios = [compute_block_ratio(*pair) for pair in zip(ours, theirs, strict=True)]
+    ratios = [their_s / our_s for our_s, their_s in zip(ours, theirs, strict=True)]
     states = Counter(block.calibrations[0].state for block in kept)
     bandwidths = [each.all_threads.read_bytes_per_s for block in kept for each in block.calibrations]
     return Verdict(
@@ -83,6 +83,5 @@ def _judge_one(metric: str, work: Work, blocks: Sequence[Block]) -> Verdict:
     )
 
 
-def _median_speed(num_tokens: int, seconds: Sequence[Sequence[float]]) -> float | None:
-    flat = [each for pair in seconds for each in pair]
-    return num_tokens / median(flat) if flat else None
+def _median_speed(num_tokens: int, seconds: Sequence[float]) -> float | None:
+    return num_tokens / median(seconds) if seconds else None

@@ -14,7 +14,7 @@ import click
 from pelton.api.assemble import Opened, open_model
 from pelton.api.progress import ProgressBar
 from pelton.bench.calibrate import Calibration, calibrate_quickly
-from pelton.bench.comparison import ORDER, Block, Comparison, Work
+from pelton.bench.comparison import SIDES, Block, Comparison, Work
 from pelton.bench.comparison_record import ComparisonRecord, format_drops, save_comparison
 from pelton.bench.cpu_time import read_cpu_time
 from pelton.bench.machine import get_commit, get_machine
@@ -40,7 +40,7 @@ FIRST_ID, LAST_ID = 1000, 20000  # ids of ordinary words in most vocabularies
 @click.option("--prompt", default=128, type=COUNT, show_default=True, help="Prompt tokens of each request.")
 @click.option("--output", default=64, type=COUNT, show_default=True, help="Tokens decoded after the first.")
 @click.option("--depth", default=0, type=click.IntRange(min=0), show_default=True, help="Tokens before the prompt.")
-@click.option("--blocks", default=7, type=COUNT, show_default=True, help="Blocks of four legs for each batch size.")
+@click.option("--blocks", default=14, type=COUNT, show_default=True, help="Turns of each engine for each batch size.")
 @output_options
 def compare(
     asked: UserConfig,
@@ -72,7 +72,7 @@ def compare(
         with PeerProcess("pelton", make_own_command(asked)) as ours:
             our_facts = ours.wait_until_ready()
             ours.freeze()
-            with ProgressBar("legs", len(works) * (2 + blocks * len(ORDER))) as bar:
+            with ProgressBar("legs", len(works) * (2 + blocks * len(SIDES))) as bar:
                 comparison = Comparison(
                     ours, theirs, calibrate=calibrate, read_cpu_time=read_cpu_time, on_leg=bar.advance
                 )

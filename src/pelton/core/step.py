@@ -56,6 +56,7 @@ class SchedulerOutput(msgspec.Struct, frozen=True, kw_only=True):
     finished: tuple[RequestId, ...] = ()
     copies: tuple[BlockCopy, ...] = ()
     scheduled: tuple[ScheduledRequest, ...] = ()
+    repeat: int = 1  # run the step so often, each time on the tokens just chosen: all of them are requests' last
 
 
 class TokenLogprobs(msgspec.Struct, frozen=True):
@@ -75,7 +76,8 @@ class SampledToken(msgspec.Struct, frozen=True):
 
 
 class ModelRunnerOutput(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step produced. Requests still in the middle of their prompt produce nothing."""
+    """What a step produced, in order. Requests still in the middle of their prompt produce nothing; a step that is
+    repeated produces a token of each request every time, also behind one that ends it."""
 
     step: int
     sampled: tuple[SampledToken, ...] = ()

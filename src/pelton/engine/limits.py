@@ -22,9 +22,10 @@ class SchedulerLimits:
     max_num_requests: int  # that run at the same time
     max_model_len: int  # prompt and output of one request together
     vocab_size: int
+    max_repeat: int = 1  # decode steps that the executor can make in one call
 
     def __post_init__(self) -> None:
-        for name in ("max_prefill_chunk", "max_num_requests", "vocab_size"):
+        for name in ("max_prefill_chunk", "max_num_requests", "vocab_size", "max_repeat"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)}: give at least 1.")
         if self.max_model_len < 2:

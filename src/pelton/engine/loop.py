@@ -30,7 +30,7 @@ class EngineLoop:
         self._clock = clock
         self._refused: list[RequestOutput] = []
         self._last_step_s = 0.0
-        self._num_steps = 0
+        self.num_steps = 0  # each repeat counts
         self._is_draining = False
         self.broken: str | None = None  # why no further step can be made
         self.step_started_s: float | None = None  # of the step under way; read by a watchdog in another thread
@@ -67,15 +67,16 @@ class EngineLoop:
         """
         if self.broken is None and self._scheduler.has_work:
             self.step_started_s = started_s = self._clock()
+            repeat = 1
             try:
-                self._make_step(started_s)
+                repeat = self._make_step(started_s)
             except BaseException as error:
                 self._break(error)
                 raise
             finally:
-                self._last_step_s = self._clock() - started_s
+                self._last_step_s = (self._clock() - started_s) / repeat
                 self.step_started_s = None
-                self._num_steps += 1
+                self.num_steps += repeat
         refused, self._refused = self._refused, []
         return refused + self._scheduler.take_outputs()
 
@@ -102,7 +103,7 @@ class EngineLoop:
             num_waiting=scheduler.num_waiting,
             num_blocks=scheduler.pool.num_blocks,
             num_free_blocks=scheduler.pool.num_free,
-            num_steps=self._num_steps,
+            num_steps=self.num_steps,
             num_preemptions=scheduler.num_preemptions,
             num_prompt_tokens=scheduler.num_prompt_tokens,
             num_generation_tokens=scheduler.num_generation_tokens,
@@ -132,16 +133,17 @@ class EngineLoop:
         """Give the executor's memory and threads back."""
         self._executor.close()
 
-    def _make_step(self, started_s: float) -> None:
+    def _make_step(self, started_s: float) -> int:
         step: SchedulerOutput = self._scheduler.schedule(started_s)
         result = self._executor.execute(step)
         self._scheduler.update(step, result, self._clock())
         if not self._scheduler.has_work:
             self._scheduler.check()
+        return step.repeat
 
     def _break(self, error: BaseException) -> None:
         """End every live request: a step that was cut short leaves the cache in a state nobody knows."""
-        self.broken = f"{type(error).__name__} in step {self._num_steps}: {error}"
+        self.broken = f"{type(error).__name__} in step {self.num_steps}: {error}"
         error_text = f"The engine failed while this request ran: {self.broken}"
         self._scheduler.finish_all("error", error=error_text)
 

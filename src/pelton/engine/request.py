@@ -14,6 +14,7 @@ import msgspec
 
 from pelton.core.outputs import FinishReason, Timings
 from pelton.core.step import BlockId, NewRequest
+from pelton.sampling.rule import is_uniform
 
 
 class State(Enum):
@@ -31,6 +32,7 @@ class Request:
     __slots__ = (
         "arrival_s",
         "block_ids",
+        "can_repeat",
         "first_scheduled_s",
         "first_token_s",
         "last_token_s",
@@ -52,6 +54,7 @@ class Request:
         self.length_limit = length_limit
         self.output_token_ids = list(new.output_token_ids)
         eos_token_ids = () if new.sampling.ignore_eos else new.eos_token_ids
+        self.can_repeat = is_uniform(new.sampling)
         self.stop_token_ids = frozenset((*eos_token_ids, *new.sampling.stop_token_ids))
         self.state = State.WAITING
         self.num_computed_tokens = 0

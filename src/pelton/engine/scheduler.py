@@ -22,6 +22,7 @@ from typing import final
 from pelton.core.outputs import FinishReason, RequestOutput
 from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SampledToken, ScheduledRequest, SchedulerOutput
 from pelton.engine.limits import SchedulerLimits, check_request, get_length_limit
+from pelton.engine.repeat import choose_repeat
 from pelton.engine.request import Request, State
 from pelton.errors import InternalError, RequestError
 from pelton.kvcache.block_pool import BlockPool
@@ -48,6 +49,8 @@ class Scheduler:
         self._waiting: list[Request] = []
         self._rows_to_free: list[RequestId] = []
         self._outputs: list[RequestOutput] = []
+        self._started_s = 0.0  # the last step
+        self._step_s = 0.0  # what it took, without its repeats
 
     @property
     def num_running(self) -> int:
@@ -115,6 +118,8 @@ class Scheduler:
         added: list[NewRequest] = []
         plan = self._continue_running()
         self._admit_waiting(plan, added, now_s)
+        repeat = 1 if added or self._waiting else self._repeat(plan)
+        self._started_s = now_s
         if self._live and not plan:
             raise InternalError(
                 f"scheduler: {len(self._live)} live requests and none can be computed. Please report this.",
@@ -132,16 +137,17 @@ class Scheduler:
             )
             for request_id, num_scheduled_tokens in plan.items()
         )
-        return SchedulerOutput(step=step, added=tuple(added), finished=finished, scheduled=scheduled)
+        return SchedulerOutput(step=step, added=tuple(added), finished=finished, scheduled=scheduled, repeat=repeat)
 
     def update(self, step: SchedulerOutput, result: ModelRunnerOutput, now_s: float = 0.0) -> None:
         """Take in what a step computed and chose. Requests that ended in the meantime are skipped."""
+        self._step_s = (now_s - self._started_s) / step.repeat
         for part in step.scheduled:
             request = self._live.get(part.request_id)
             if request is not None:
                 end = part.num_computed_tokens + part.num_scheduled_tokens
                 self.num_prompt_tokens += max(0, min(end, request.num_prompt_tokens) - part.num_computed_tokens)
-                request.num_computed_tokens = end
+                request.num_computed_tokens = end + step.repeat - 1
         for sampled in result.sampled:
             request = self._live.get(sampled.request_id)
             if request is not None:
@@ -173,6 +179,23 @@ class Scheduler:
                 plan[request.request_id] = chunk
                 budget -= chunk
         return plan
+
+    def _repeat(self, plan: dict[RequestId, int]) -> int:
+        """How often to run a step of only `plan`. Its requests then hold blocks for that."""
+        requests = [self._live[request_id] for request_id in plan]
+        repeat = choose_repeat(requests, self.limits.max_repeat, self._step_s)
+        if repeat == 1 or len(requests) < len(self._running):
+            return 1
+        missing = [
+            self.pool.get_num_blocks_for(request.num_tokens + repeat - 1) - len(request.block_ids)
+            for request in requests
+        ]
+        if sum(max(0, count) for count in missing) > self.pool.num_free:
+            return 1
+        for request, count in zip(requests, missing, strict=True):
+            if count > 0:
+                request.block_ids = (*request.block_ids, *self.pool.acquire(count))
+        return repeat
 
     def _make_room(self, request: Request, num_tokens: int, plan: dict[RequestId, int]) -> bool:
         """Whether `request` holds blocks for `num_tokens`. Preempts others for it, or the request itself."""

@@ -50,12 +50,16 @@ class ModelRunner(Executor):
             self._table.add(new)
         if not step.scheduled:
             return ModelRunnerOutput(step=step.step)
-        gathered = make_step_inputs(self._table, step.scheduled)
+        gathered = make_step_inputs(self._table, step.scheduled, step.repeat)
         result = self._executable.run(gathered.inputs)
         self._table.append(gathered.rows_S, result.token_ids_S)
         request_ids = [step.scheduled[index].request_id for index in gathered.request_index_S.tolist()]
         num_logprobs = gathered.inputs.sampling.num_logprobs_S.tolist()
-        return ModelRunnerOutput(step=step.step, sampled=make_sampled(request_ids, num_logprobs, result))
+        sampled = make_sampled(request_ids, num_logprobs, result)
+        for token_ids_S in () if result.later_ids_KS is None else result.later_ids_KS:
+            self._table.append(gathered.rows_S, token_ids_S)
+            sampled += tuple(map(SampledToken, request_ids, token_ids_S.tolist()))
+        return ModelRunnerOutput(step=step.step, sampled=sampled)
 
     def close(self) -> None:
         """Let go of the executable and the cache."""

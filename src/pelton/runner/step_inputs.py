@@ -27,7 +27,7 @@ class GatheredStep(NamedTuple):
     request_index_S: Int64  # places in the schedule
 
 
-def make_step_inputs(table: RequestTable, scheduled: tuple[ScheduledRequest, ...]) -> GatheredStep:
+def make_step_inputs(table: RequestTable, scheduled: tuple[ScheduledRequest, ...], repeat: int = 1) -> GatheredStep:
     """Gather a step. Writes down the blocks that requests got since their last step, and changes nothing else."""
     rows_R = table.gather_rows(scheduled)
     counts_2R = np.array([(part.num_computed_tokens, part.num_scheduled_tokens) for part in scheduled], np.int64).T
@@ -45,6 +45,7 @@ def make_step_inputs(table: RequestTable, scheduled: tuple[ScheduledRequest, ...
         block_table_RM=table.block_table_NM[rows_R],
         logits_index_S=query_start_R1[1:][request_index_S] - np.int32(1),
         sampling=make_sampling_inputs(table, rows_S),
+        repeat=repeat,
     )
     return GatheredStep(inputs, rows_S, request_index_S)
 

@@ -39,6 +39,11 @@ def has_penalties(sampling: SamplingParams) -> bool:
     return sampling.presence_penalty != 0.0 or sampling.frequency_penalty != 0.0 or sampling.repetition_penalty != 1.0
 
 
+def is_uniform(sampling: SamplingParams) -> bool:
+    """Whether every token is chosen alike and nothing but its id is wanted, so that steps can be repeated."""
+    return not (has_penalties(sampling) or sampling.logit_bias or sampling.min_tokens or sampling.logprobs is not None)
+
+
 def hash_to_seed(key: int, data: bytes) -> int:
     """64 bits that follow from `key` and `data` and from nothing else, on every machine.
 

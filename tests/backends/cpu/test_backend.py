@@ -120,6 +120,27 @@ def test_steps_that_do_not_fit_are_refused_before_anything_is_computed() -> None
     assert executable.run(good).token_ids_S.shape == (3,)
 
 
+def test_steps_that_cannot_be_repeated_are_refused() -> None:
+    executable = native(tiny_plan("gpt2_like"))
+    with pytest.raises(InternalError, match="only a step of one token and one row"):
+        executable.run(replace(step([([1, 2, 3], 0)]), repeat=2))
+    good = replace(step([([1], 0), ([2], 0)]), repeat=2)
+    for change, message in (
+        ({"num_logprobs": [1, -1]}, "with log-probabilities cannot be repeated"),
+        ({"history": [[1], []]}, "with penalties, biases"),
+        ({"bias": [{1: 2.0}, {}]}, "with penalties, biases"),
+    ):
+        with pytest.raises(InternalError, match=message):
+            executable.run(replace(good, sampling=sampling_inputs(2, **change)))
+    with pytest.raises(InternalError, match="copied logits cannot be repeated"):
+        executable.run(good, want_logits=True)
+    with pytest.raises(InternalError, match="is longer than the table of learned positions"):
+        executable.run(replace(good, repeat=1000))
+    later = executable.run(good).later_ids_KS
+    assert later is not None
+    assert later.shape == (1, 2)
+
+
 def test_a_step_without_rows_gives_no_tokens() -> None:
     executable = native(tiny_plan("llama_like"), replace(LIMITS, num_threads=2))
     assert executable.run(step([([1, 2, 3], 0)], logits_index=[]), want_logits=True).logits_SV.shape == (0, VOCAB)

@@ -23,6 +23,7 @@ from pelton.plan import Plan
 from pelton.plan.passes import drop_dead_nodes, fuse_gated, fuse_residual
 
 CACHE_GROUP_TOKENS = 16
+MAX_REPEAT = 4  # what the host costs is then a quarter per token; more would only delay who comes in between
 
 
 @final
@@ -62,6 +63,8 @@ class CpuBackend(Backend):
 @final
 class CpuExecutable(Executable):
     """A plan as a native program, with its weights."""
+
+    max_repeat = MAX_REPEAT
 
     def __init__(
         self,
@@ -132,8 +135,10 @@ class CpuExecutable(Executable):
         """Compute one step and sample. Raises InternalError, before anything is computed, if the arrays do not fit."""
         num_rows = len(inputs.logits_index_S)
         num_top = max(0, int(inputs.sampling.num_logprobs_S.max(initial=0)))
+        ids_KS = np.empty((inputs.repeat, num_rows), np.int32)
         result = StepResult(
-            token_ids_S=np.empty(num_rows, np.int32),
+            token_ids_S=ids_KS[0],
+            later_ids_KS=ids_KS[1:],
             logprob_S=np.empty(num_rows, np.float32),
             top_ids_SL=np.empty((num_rows, num_top), np.int32),
             top_logprobs_SL=np.empty((num_rows, num_top), np.float32),
@@ -148,7 +153,7 @@ class CpuExecutable(Executable):
                 inputs.block_table_RM,
                 inputs.logits_index_S,
                 sampling_tuple(inputs.sampling),
-                result.token_ids_S,
+                ids_KS,
                 result.logprob_S,
                 result.top_ids_SL,
                 result.top_logprobs_SL,

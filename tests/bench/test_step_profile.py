@@ -26,6 +26,8 @@ class Profiled(Executable):
     def bind_kv(self, memory: Bytes, num_blocks: int) -> None:
         raise AssertionError("not asked for")
 
+    def copy_block(self, source: int, target: int) -> None: ...
+
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         raise AssertionError("not asked for")
 

@@ -52,16 +52,21 @@ class HashExecutor(Executor):
         """Write each scheduled token into its slot, then choose by reading all of them back."""
         for request_id in step.finished:
             del self.token_ids[request_id], self.num_computed[request_id]
+        for copy in step.copies:
+            to, size = copy.target * self.block_size, self.block_size
+            self.slots[to : to + size] = self.slots[copy.source * size : (copy.source + 1) * size]
         for new in step.added:
             assert new.request_id not in self.token_ids, "added twice"
             self.token_ids[new.request_id] = [*new.prompt_token_ids, *new.output_token_ids]
-            self.num_computed[new.request_id] = 0
+            self.num_computed[new.request_id] = -1  # whatever the cache holds of it
         assert len(self.token_ids) <= self.max_num_requests, "more rows than there may be"
         sampled = []
         for part in step.scheduled:
             known = self.token_ids[part.request_id]
             start, end = part.num_computed_tokens, part.num_computed_tokens + part.num_scheduled_tokens
-            assert start == self.num_computed[part.request_id], "computed tokens were forgotten or invented"
+            assert start == self.num_computed[part.request_id] or self.num_computed[part.request_id] == -1, (
+                "computed tokens were forgotten or invented"
+            )
             assert start < end <= len(known), "a token is scheduled that is not known"
             for position in range(start, end):
                 self.slots[self.slot(part.block_ids, position)] = known[position]
@@ -122,6 +127,7 @@ def make_request(
     outputs: tuple[int, ...] = (),
     priority: int = 0,
     arrival_s: float = 0.0,
+    salt: str = "",
     **sampling: object,
 ) -> NewRequest:
     """A greedy request. `prompt` is its tokens, or how many to make up from the id."""
@@ -136,6 +142,7 @@ def make_request(
         output_token_ids=outputs,
         priority=priority,
         arrival_s=arrival_s,
+        cache_salt=salt,
     )
 
 

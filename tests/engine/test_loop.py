@@ -161,7 +161,7 @@ def test_watchdog_sees_the_step_under_way() -> None:
 def test_lost_block_is_noticed_when_idle() -> None:
     engine = make_engine()
     engine.add(make_request("a", 5, 1))
-    engine._scheduler.pool._free.popitem()
+    engine._scheduler.pool._free[0].popitem()
     outputs = run(engine)
     assert get_reasons(outputs) == [("a", "length")]
     assert engine.broken is not None

@@ -56,7 +56,7 @@ def test_blocks_for_tokens(num_tokens: int, num_blocks: int) -> None:
 
 def test_check_finds_a_lost_block() -> None:
     pool = BlockPool(2, 16)
-    pool._free.popitem()
+    pool._free[0].popitem()
     with pytest.raises(AssertionError, match="lost"):
         pool.check()
 

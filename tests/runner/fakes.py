@@ -26,6 +26,11 @@ class HashExecutable(Executable):
         """Keep the memory as an array of slots."""
         self.slots = memory.view(np.int32)[: num_blocks * self.limits.block_size]
 
+    def copy_block(self, source: int, target: int) -> None:
+        """Slot by slot."""
+        size = self.limits.block_size
+        self.slots[target * size : (target + 1) * size] = self.slots[source * size : (source + 1) * size]
+
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         """Write, read back, hash."""
         self.check(inputs)

@@ -26,7 +26,15 @@ PROMPT_LENGTHS = (27, 28, 29, 30, 31, 74)  # five that need another block at abo
 BACKENDS: list[Backend] = [ReferenceBackend("float32"), CpuBackend()]
 
 
-def make_engine(backend: Backend, *, chunk: int, num_requests: int, num_blocks: int, max_repeat: int = 1) -> EngineLoop:
+def make_engine(
+    backend: Backend,
+    *,
+    chunk: int,
+    num_requests: int,
+    num_blocks: int,
+    max_repeat: int = 1,
+    kv_dtype: str = "auto",
+) -> EngineLoop:
     """An engine over a small random model with sliding windows; its cache is full of nonsense at first."""
     limits = Limits(
         max_num_batched_tokens=128,
@@ -35,6 +43,7 @@ def make_engine(backend: Backend, *, chunk: int, num_requests: int, num_blocks: 
         block_size=BLOCK_SIZE,
         max_blocks_per_request=MAX_MODEL_LEN // BLOCK_SIZE,
         num_threads=1,
+        kv_dtype=kv_dtype,
     )
     tiny = tiny_plan("gemma_like")
     plan = reduce(lambda plan, rewrite: rewrite(plan), backend.passes, tiny.plan)
@@ -142,3 +151,26 @@ def test_repeated_steps_choose_what_single_ones_do() -> None:
         num_calls.append(calls)
     assert answers[0] == answers[1]
     assert num_calls[1] < num_calls[0] / 2
+
+
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "float32", "int8"])
+@pytest.mark.parametrize("backend", BACKENDS, ids=lambda backend: backend.name)
+def test_what_the_cache_holds_gives_what_computing_it_gives(backend: Backend, kv_dtype: str) -> None:
+    """Prompts of about one and two blocks, all beginning alike: computed alone, then found whole and in part."""
+    text = [(11 * position + 5) % VOCAB for position in range(74)]
+    lengths = (1, 31, 32, 33, 45, 63, 64, 65, 74)
+    prompts = {str(length): text[:length] for length in lengths} | {
+        f"{length}x": [*text[: length - 1], (text[length - 1] + 1) % VOCAB, 3, 1, 2] for length in lengths
+    }
+    alone: Answer = {}
+    requests = [make_request(name, prompt, 6, logprobs=2) for name, prompt in prompts.items()]
+    for request in requests:
+        engine = make_engine(backend, chunk=128, num_requests=1, num_blocks=4, kv_dtype=kv_dtype)
+        alone |= run(engine, [request])
+    engine = make_engine(backend, chunk=64, num_requests=6, num_blocks=24, kv_dtype=kv_dtype)
+    for request in [*requests, *reversed(requests)]:
+        check_same(backend, run(engine, [request]), {request.request_id: alone[request.request_id]})
+    assert engine.stats().num_prefix_hits > engine.stats().num_prefix_queries / 2
+    together = make_engine(backend, chunk=7, num_requests=6, num_blocks=24, kv_dtype=kv_dtype)
+    check_same(backend, run(together, requests), alone)
+    assert together.stats().num_prefix_hits > 0

@@ -240,6 +240,7 @@ def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: i
             max_num_requests=config.scheduler.max_num_requests,
             max_model_len=config.model.max_model_len,
             vocab_size=vocab_size,
+            enable_prefix_caching=config.cache.enable_prefix_caching,
             max_repeat=executable.max_repeat,
         ),
         BlockPool(config.cache.num_blocks, config.cache.block_size),

@@ -131,10 +131,12 @@ class TextEngine:
         *,
         request_id: str,
         priority: int = 0,
+        cache_salt: str = "",
     ) -> AsyncGenerator[TextDelta]:
         """Yield the deltas of all answers as they come. Checks everything before the engine hears of anything.
 
-        A smaller `priority` runs first if `scheduling_policy` is "priority"; otherwise it is without effect.
+        A smaller `priority` runs first if `scheduling_policy` is "priority"; otherwise it is without effect. Computed
+        prefixes are shared only among requests with the same `cache_salt`.
         """
         for prompt_token_ids in prompts:
             self.check(prompt_token_ids, sampling)
@@ -151,6 +153,7 @@ class TextEngine:
                     eos_token_ids=self.parts.eos_token_ids,
                     priority=priority if self._heeds_priority else 0,
                     arrival_s=arrival_s,
+                    cache_salt=cache_salt,
                 ),
                 index,
             )

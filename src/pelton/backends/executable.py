@@ -107,6 +107,10 @@ class Executable(ABC):
         """Use `memory` (num_blocks * kv_bytes_per_block bytes or more, 64-byte aligned) as the cache. Once, first."""
 
     @abstractmethod
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy what one block of the cache holds, in all layers, to another. Not during a run."""
+
+    @abstractmethod
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         """Compute one step and sample. Blocks until done; releases the GIL. Not for two threads at once."""
 

@@ -40,6 +40,9 @@ class NullExecutable(Executable):
     def bind_kv(self, memory: Bytes, num_blocks: int) -> None:
         """Nothing is cached."""
 
+    def copy_block(self, source: int, target: int) -> None:
+        """Nothing is cached."""
+
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         """The same token for all."""
         rows = len(inputs.logits_index_S)

@@ -58,6 +58,9 @@ class CacheConfig:
         choices=("bfloat16", "float32", "int8"),
         auto=True,
     )
+    enable_prefix_caching: bool = knob(
+        True, "Keep what requests computed, for others that begin with the same tokens and have the same `cache_salt`."
+    )
     num_blocks: int = knob(0, "KV blocks in the pool.", is_derived=True, auto=True)
 
 

@@ -22,6 +22,7 @@ class SchedulerLimits:
     max_num_requests: int  # that run at the same time
     max_model_len: int  # prompt and output of one request together
     vocab_size: int
+    enable_prefix_caching: bool = True
     max_repeat: int = 1  # decode steps that the executor can make in one call
 
     def __post_init__(self) -> None:

@@ -107,6 +107,8 @@ class EngineLoop:
             num_preemptions=scheduler.num_preemptions,
             num_prompt_tokens=scheduler.num_prompt_tokens,
             num_generation_tokens=scheduler.num_generation_tokens,
+            num_prefix_queries=scheduler.num_prefix_queries,
+            num_prefix_hits=scheduler.num_prefix_hits,
             last_step_s=self._last_step_s,
             is_busy=scheduler.has_work,
         )

@@ -7,6 +7,7 @@ Only the scheduler changes a request.
 
 from __future__ import annotations
 
+from array import array
 from enum import Enum
 from typing import final
 
@@ -14,6 +15,8 @@ import msgspec
 
 from pelton.core.outputs import FinishReason, Timings
 from pelton.core.step import BlockId, NewRequest
+from pelton.kvcache.block_cache import Lease
+from pelton.kvcache.prefix_tree import Node
 from pelton.sampling.rule import is_uniform
 
 
@@ -31,13 +34,14 @@ class Request:
 
     __slots__ = (
         "arrival_s",
-        "block_ids",
         "can_repeat",
         "first_scheduled_s",
         "first_token_s",
         "last_token_s",
+        "lease",
         "length_limit",
         "new",
+        "num_cached_tokens",
         "num_computed_tokens",
         "num_preemptions",
         "order",
@@ -45,6 +49,9 @@ class Request:
         "request_id",
         "state",
         "stop_token_ids",
+        "tokens",
+        "waits_for",
+        "why_not_cached",
     )
 
     def __init__(self, new: NewRequest, sequence: int, length_limit: int, arrival_s: float) -> None:
@@ -58,12 +65,21 @@ class Request:
         self.stop_token_ids = frozenset((*eos_token_ids, *new.sampling.stop_token_ids))
         self.state = State.WAITING
         self.num_computed_tokens = 0
-        self.block_ids: tuple[BlockId, ...] = ()
+        self.tokens = array("i", (*new.prompt_token_ids, *new.output_token_ids))
+        self.lease: Lease | None = None  # the blocks it holds, while it runs
+        self.waits_for: Node | None = None  # a block that somebody computes just now and that it begins with too
+        self.num_cached_tokens = 0  # of the prompt, when it first ran
+        self.why_not_cached = ""
         self.num_preemptions = 0
         self.arrival_s = arrival_s
         self.first_scheduled_s = 0.0
         self.first_token_s = 0.0
         self.last_token_s = 0.0
+
+    @property
+    def block_ids(self) -> tuple[BlockId, ...]:
+        """The blocks it holds, oldest first."""
+        return () if self.lease is None else self.lease.block_ids
 
     @property
     def num_prompt_tokens(self) -> int:
@@ -73,12 +89,17 @@ class Request:
     @property
     def num_tokens(self) -> int:
         """Known tokens: the prompt and the outputs so far."""
-        return len(self.new.prompt_token_ids) + len(self.output_token_ids)
+        return len(self.tokens)
 
     @property
     def num_uncomputed_tokens(self) -> int:
         """Known tokens whose keys and values are not in the cache. One, once the request only extends itself."""
         return self.num_tokens - self.num_computed_tokens
+
+    def append(self, token_id: int) -> None:
+        """Add an output token."""
+        self.output_token_ids.append(token_id)
+        self.tokens.append(token_id)
 
     def compute_finish_reason(self) -> FinishReason | None:
         """Why the request ends with its last output, or None. Stop tokens do not count before min_tokens."""

@@ -3,12 +3,12 @@
 There are no phases: a request has tokens not computed yet, a step computes some within one token budget. Running
 requests come first, then waiting ones, both by (priority, arrival). Memory is promised before it is used: a request
 is admitted with blocks for all its known tokens, and when a running one needs another block and none is free, the
-one with the least computed tokens is preempted and computes them again later.
+one with the least computed tokens is preempted and computes them again later. What a request begins with and the cache
+holds is not computed again; what another one computes just now is waited for, outside the queue.
 
 Progress: the first running request is never preempted. Any other is preempted at most MAX_PREEMPTIONS times; after
 that it waits until its blocks up to its very last token are free, so it never needs memory again and never stands
 in anybody's way. What could not run alone on an empty pool is refused when it comes.
-
 Runs on the engine's only thread, O(running requests) per step. Knows no tensors, no clock, no model.
 """
 
@@ -20,12 +20,23 @@ from operator import attrgetter
 from typing import final
 
 from pelton.core.outputs import FinishReason, RequestOutput
-from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SampledToken, ScheduledRequest, SchedulerOutput
+from pelton.core.step import (
+    BlockCopy,
+    BlockId,
+    ModelRunnerOutput,
+    NewRequest,
+    RequestId,
+    SampledToken,
+    ScheduledRequest,
+    SchedulerOutput,
+)
 from pelton.engine.limits import SchedulerLimits, check_request, get_length_limit
 from pelton.engine.repeat import choose_repeat
 from pelton.engine.request import Request, State
 from pelton.errors import InternalError, RequestError
+from pelton.kvcache.block_cache import BlockCache
 from pelton.kvcache.block_pool import BlockPool
+from pelton.kvcache.prefix_tree import Match, rank_of
 
 MAX_PREEMPTIONS = 3
 
@@ -39,14 +50,18 @@ class Scheduler:
     def __init__(self, limits: SchedulerLimits, pool: BlockPool) -> None:
         self.limits = limits
         self.pool = pool
+        self.cache = BlockCache(pool, is_enabled=limits.enable_prefix_caching)
         self.num_steps = 0
         self.num_preemptions = 0
         self.num_prompt_tokens = 0
         self.num_generation_tokens = 0
+        self.num_prefix_queries = 0  # tokens that were looked for in the cache, and found there
+        self.num_prefix_hits = 0
         self._num_added = 0
         self._live: dict[RequestId, Request] = {}
         self._running: list[Request] = []  # both lists are sorted by `order`
         self._waiting: list[Request] = []
+        self._num_parked = 0  # wait for a block that somebody computes, in no queue
         self._rows_to_free: list[RequestId] = []
         self._outputs: list[RequestOutput] = []
         self._started_s = 0.0  # the last step
@@ -60,7 +75,7 @@ class Scheduler:
     @property
     def num_waiting(self) -> int:
         """Requests that hold none."""
-        return len(self._waiting)
+        return len(self._waiting) + self._num_parked
 
     @property
     def has_work(self) -> bool:
@@ -102,7 +117,11 @@ class Scheduler:
         if request is None:
             return
         if request.state is State.RUNNING:
-            self._release(request)
+            self._release(request, is_sound=reason != "error")
+        elif request.waits_for is not None:
+            if request_id in request.waits_for.waiting:  # otherwise it was woken after the last step
+                request.waits_for.waiting.remove(request_id)
+            self._num_parked -= 1
         else:
             self._remove(self._waiting, request)
         request.state = State.DONE
@@ -116,9 +135,11 @@ class Scheduler:
     def schedule(self, now_s: float = 0.0) -> SchedulerOutput:
         """Decide the next step. `scheduled` is empty only if there is no work."""
         added: list[NewRequest] = []
+        copies: list[BlockCopy] = []
+        self._unpark()
         plan = self._continue_running()
-        self._admit_waiting(plan, added, now_s)
-        repeat = 1 if added or self._waiting else self._repeat(plan)
+        self._admit_waiting(plan, added, copies, now_s)
+        repeat = 1 if added or self.num_waiting else self._repeat(plan)
         self._started_s = now_s
         if self._live and not plan:
             raise InternalError(
@@ -137,7 +158,14 @@ class Scheduler:
             )
             for request_id, num_scheduled_tokens in plan.items()
         )
-        return SchedulerOutput(step=step, added=tuple(added), finished=finished, scheduled=scheduled, repeat=repeat)
+        return SchedulerOutput(
+            step=step,
+            added=tuple(added),
+            finished=finished,
+            copies=tuple(copies),
+            scheduled=scheduled,
+            repeat=repeat,
+        )
 
     def update(self, step: SchedulerOutput, result: ModelRunnerOutput, now_s: float = 0.0) -> None:
         """Take in what a step computed and chose. Requests that ended in the meantime are skipped."""
@@ -157,6 +185,8 @@ class Scheduler:
             if request is not None and request.num_uncomputed_tokens == 0:
                 error = "The model chose no token for this request. Please report this."
                 self.finish(request.request_id, "error", error=error)
+            elif request is not None and request.lease is not None:
+                self.cache.publish(request.lease, request.tokens, request.num_computed_tokens)
 
     def take_outputs(self) -> list[RequestOutput]:
         """The outputs since the last call, in the order they came about."""
@@ -193,8 +223,8 @@ class Scheduler:
         if sum(max(0, count) for count in missing) > self.pool.num_free:
             return 1
         for request, count in zip(requests, missing, strict=True):
-            if count > 0:
-                request.block_ids = (*request.block_ids, *self.pool.acquire(count))
+            if count > 0 and request.lease is not None:
+                self.cache.extend(request.lease, count)
         return repeat
 
     def _make_room(self, request: Request, num_tokens: int, plan: dict[RequestId, int]) -> bool:
@@ -210,7 +240,8 @@ class Scheduler:
             self._preempt(victim)
             if victim is request:
                 return False
-        request.block_ids = (*request.block_ids, *self.pool.acquire(num_missing))
+        assert request.lease is not None, "a request runs and holds nothing"
+        self.cache.extend(request.lease, num_missing)
         return True
 
     def _choose_victim(self) -> Request | None:
@@ -227,32 +258,66 @@ class Scheduler:
         self.num_preemptions += 1
         insort(self._waiting, request, key=_get_order)
 
-    def _release(self, request: Request) -> None:
-        """Take memory and row from a running request."""
+    def _release(self, request: Request, *, is_sound: bool = True) -> None:
+        """Take memory and row from a running request. The cache keeps what is sound."""
         self._remove(self._running, request)
-        self.pool.release(request.block_ids)
-        request.block_ids = ()
+        assert request.lease is not None, "a request runs and holds nothing"
+        if is_sound:
+            num_computed = min(request.num_computed_tokens, request.num_tokens)  # less, if it was stopped in a repeat
+            self.cache.publish(request.lease, request.tokens, num_computed)
+        self.cache.release(request.lease, is_sound=is_sound)
+        request.lease = None
         request.num_computed_tokens = 0
         self._rows_to_free.append(request.request_id)
 
-    def _admit_waiting(self, plan: dict[RequestId, int], added: list[NewRequest], now_s: float) -> None:
+    def _admit_waiting(
+        self, plan: dict[RequestId, int], added: list[NewRequest], copies: list[BlockCopy], now_s: float
+    ) -> None:
         """Start waiting requests, in order, while there is budget and memory for all their tokens."""
         budget = self.limits.max_num_batched_tokens - sum(plan.values())
         while self._waiting and budget > 0 and len(self._running) < self.limits.max_num_requests:
             request = self._waiting[0]
+            match = self.cache.find(request.new.cache_salt, request.tokens)
+            if match.promised is not None:
+                del self._waiting[0]
+                match.promised.waiting.append(request.request_id)
+                request.waits_for = match.promised
+                self._num_parked += 1
+                continue
             num_blocks = self.pool.get_num_blocks_for(self._get_num_promised_tokens(request))
             # One block per running request stays free, or the next steps would preempt what this one admits.
-            if num_blocks + len(self._running) > self.pool.num_free:
+            if self.cache.count_needed(match, num_blocks) + len(self._running) > self.pool.num_free:
                 return
             del self._waiting[0]
-            request.block_ids = tuple(self.pool.acquire(num_blocks))
-            request.state = State.RUNNING
-            insort(self._running, request, key=_get_order)
+            copies += self._start(request, match, num_blocks)
             request.first_scheduled_s = request.first_scheduled_s or now_s
             added.append(request.make_resumed())
             chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget)
             plan[request.request_id] = chunk
             budget -= chunk
+
+    def _start(self, request: Request, match: Match, num_blocks: int) -> list[BlockCopy]:
+        """Let a request run, with what the cache holds of it."""
+        request.lease, copy = self.cache.take(match, num_blocks, rank_of(request.new.priority))
+        self.cache.promise(request.lease, request.tokens)
+        request.num_computed_tokens = request.lease.num_shared * self.pool.block_size + match.num_partial
+        self.num_prefix_queries += request.num_tokens
+        self.num_prefix_hits += request.num_computed_tokens
+        if not request.first_scheduled_s:
+            request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
+            request.why_not_cached = match.why
+        request.state = State.RUNNING
+        insort(self._running, request, key=_get_order)
+        return [] if copy is None else [copy]
+
+    def _unpark(self) -> None:
+        """Queue those again whose block is computed, or will not be because its request went."""
+        for request_id in self.cache.tree.take_woken():
+            request = self._live.get(request_id)
+            if request is not None and request.waits_for is not None:
+                request.waits_for = None
+                self._num_parked -= 1
+                insort(self._waiting, request, key=_get_order)
 
     def _get_num_promised_tokens(self, request: Request) -> int:
         return request.num_tokens if request.num_preemptions < MAX_PREEMPTIONS else request.length_limit
@@ -263,7 +328,7 @@ class Scheduler:
             error = "The model's logits for this request are not numbers, so no token could be chosen."
             self.finish(request.request_id, "error", error=error)
             return
-        request.output_token_ids.append(sampled.token_id)
+        request.append(sampled.token_id)
         self.num_generation_tokens += 1
         request.first_token_s = request.first_token_s or now_s
         request.last_token_s = now_s
@@ -281,20 +346,22 @@ class Scheduler:
 
     def check(self) -> None:
         """Raise AssertionError if requests, queues and blocks contradict each other. Cheap; run when idle."""
-        self.pool.check()
-        assert len(self._running) + len(self._waiting) == len(self._live), "a request is in no queue, or in two"
+        self.cache.check()
+        num_parked = sum(request.waits_for is not None for request in self._live.values())
+        assert num_parked == self._num_parked, "the count of parked requests is wrong"
+        assert len(self._running) + self.num_waiting == len(self._live), "a request is in no queue, or in two"
         assert len(self._running) <= self.limits.max_num_requests, "more requests run than may"
-        num_held = 0
+        held: set[BlockId] = set()
         for queue, state in ((self._running, State.RUNNING), (self._waiting, State.WAITING)):
             assert queue == sorted(queue, key=_get_order), f"the {state.value} queue is out of order"
             for request in queue:
                 assert self._live[request.request_id] is request, "a queue holds a request that ended"
                 assert request.state is state, "a request is in the wrong queue"
-                num_held += len(request.block_ids)
+                held |= set(request.block_ids)
                 room = len(request.block_ids) * self.pool.block_size
                 assert request.num_computed_tokens <= min(room, request.num_tokens), "tokens without a block"
                 assert request.num_preemptions <= MAX_PREEMPTIONS, "a request was preempted too often"
-        assert num_held == self.pool.num_blocks - self.pool.num_free, "a block is held by no request"
+        assert len(held) == self.pool.num_blocks - self.pool.num_free, "a block is held by no request"
 
 
 def _make_output(
@@ -310,5 +377,6 @@ def _make_output(
         finish_reason=reason,
         stop_token_id=sampled.token_id if reason == "stop" and sampled is not None else None,
         error=error,
+        num_cached_tokens=request.num_cached_tokens,
         timings=request.make_timings(),
     )

@@ -46,6 +46,8 @@ class ModelRunner(Executor):
         assert self._executable is not None, "a closed runner was asked for a step"
         for request_id in step.finished:
             self._table.remove(request_id)
+        for copy in step.copies:
+            self._executable.copy_block(copy.source, copy.target)
         for new in step.added:
             self._table.add(new)
         if not step.scheduled:

@@ -126,6 +126,7 @@ async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta,
                 sampling,
                 request_id=state.make_engine_request_id(call.answer_id),
                 priority=call.fields.priority or 0,
+                cache_salt=call.fields.cache_salt or "",
             )
             async with aclosing(deltas):
                 async for delta in deltas:

@@ -52,6 +52,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     return_token_ids: bool | None = None
     return_tokens_as_token_ids: bool | None = None
     priority: int | None = None
+    cache_salt: str | None = None
     request_id: str | None = None
 
     @property
@@ -91,6 +92,7 @@ ABOUT = {
     "return_token_ids": "Give token ids beside the text.",
     "return_tokens_as_token_ids": "Name tokens in logprobs by their id, as token_id:N.",
     "priority": "Smaller runs first, with --scheduling-policy priority.",
+    "cache_salt": "Computed prefixes are shared only among requests with the same one.",
     "request_id": "Your name for the request; part of the answer's id.",
 }
 WITHOUT_EFFECT = {
@@ -102,6 +104,7 @@ WITHOUT_EFFECT = {
     "stream_interval": "Every step of the engine is sent.",
     "return_weight_versions": "Weights do not change while the server runs.",
 }
+MAX_SALT_CHARACTERS = 256
 _SOON = "this version cannot do it. Leave it out."
 REFUSED = {
     "use_beam_search": Refused(f"beam search: {_SOON}", (False,)),
@@ -116,7 +119,6 @@ REFUSED = {
     "guided_choice": Refused(f"output that follows a grammar: {_SOON}"),
     "guided_grammar": Refused(f"output that follows a grammar: {_SOON}"),
     "response_format": Refused(f"output that follows a format: {_SOON}", ({"type": "text"},)),
-    "cache_salt": Refused("cached prefixes cannot be kept apart by client in this version. Leave it out."),
     "kv_transfer_params": Refused("fields of the engine's inside are not taken from clients."),
     "ec_transfer_params": Refused("fields of the engine's inside are not taken from clients."),
     "vllm_xargs": Refused("arguments for custom code are not taken from clients.", ({},)),
@@ -132,6 +134,10 @@ def to_sampling(fields: SamplingFields, defaults: dict[str, Any], *, max_logprob
     stop = (fields.stop,) if isinstance(fields.stop, str) else tuple(fields.stop or ())
     if any(len(text) > MAX_STOP_CHARACTERS for text in stop):
         raise RequestError(f"stop: a text of more than {MAX_STOP_CHARACTERS} characters.", param="stop")
+    if fields.cache_salt is not None and not 0 < len(fields.cache_salt) <= MAX_SALT_CHARACTERS:
+        raise RequestError(
+            f"cache_salt: {len(fields.cache_salt)} characters, expected 1 to {MAX_SALT_CHARACTERS}.", param="cache_salt"
+        )
     check_range("priority", fields.priority or 0, -(2**31), 2**31 - 1)
     logprobs = more.get("logprobs")
     if logprobs is not None and logprobs > max_logprobs:

@@ -131,6 +131,12 @@ class CpuExecutable(Executable):
         self._kv_memory = memory
         self._program.bind_kv(memory, num_blocks)
 
+    def copy_block(self, source: int, target: int) -> None:
+        """A block is contiguous over all layers."""
+        assert self._kv_memory is not None, "copy_block: no cache is bound"
+        size = self._kv_block_bytes
+        self._kv_memory[target * size : (target + 1) * size] = self._kv_memory[source * size : (source + 1) * size]
+
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         """Compute one step and sample. Raises InternalError, before anything is computed, if the arrays do not fit."""
         num_rows = len(inputs.logits_index_S)

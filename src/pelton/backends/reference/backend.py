@@ -113,6 +113,10 @@ class ReferenceExecutable(Executable):
         self._cache.bind(memory, num_blocks)
         self._num_blocks = num_blocks
 
+    def copy_block(self, source: int, target: int) -> None:
+        """Slot by slot, layer by layer."""
+        self._cache.copy_block(source, target)
+
     def run(self, inputs: StepInputs, *, want_logits: bool = False) -> StepResult:
         """Compute one step and sample."""
         check_step(inputs, self._limits, self._num_blocks)

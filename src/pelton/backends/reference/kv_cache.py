@@ -107,6 +107,12 @@ class KVCache:
                 start += int(np.prod(sizes))
             self._arrays[shape.layer] = (arrays[0], arrays[1])
 
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy a block's keys and values in all layers."""
+        for arrays in self._arrays.values():
+            for x_BPKD in arrays:
+                x_BPKD[target] = x_BPKD[source]
+
     def write(self, layer: int, block_table_M: Int32, positions_N: Int32, k_NKD: Array, v_NKD: Array) -> None:
         """Put the keys and values of the tokens at `positions_N` into their slots."""
         k_BPKD, v_BPKD = self._arrays[layer]

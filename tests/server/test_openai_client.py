@@ -18,11 +18,12 @@ async def chat_whole(client: openai.AsyncOpenAI) -> str:
     assert answer.usage is not None
     assert answer.usage.completion_tokens == len(ANSWER) + 1
     assert answer.choices[0].finish_reason == "stop"
+    assert answer.to_dict()["timings"]["completion_tokens"] == len(ANSWER) + 1  # type: ignore[index]
     return answer.choices[0].message.content or ""
 
 
 async def chat_stream(client: openai.AsyncOpenAI) -> str:
-    text, usage = "", None
+    text, usage, timings = "", None, []
     stream = await client.chat.completions.create(
         model="tiny",
         messages=MESSAGES,  # type: ignore[arg-type]
@@ -32,9 +33,11 @@ async def chat_stream(client: openai.AsyncOpenAI) -> str:
     )
     async for chunk in stream:
         usage = chunk.usage
+        timings += [chunk.to_dict()["timings"]] if "timings" in chunk.to_dict() else []
         text += "".join(choice.delta.content or "" for choice in chunk.choices)
     assert usage is not None
     assert usage.completion_tokens == len(ANSWER) + 1
+    assert [each["completion_tokens"] for each in timings] == [len(ANSWER) + 1]  # type: ignore[index]
     return text
 
 

@@ -124,6 +124,7 @@ class ServerConfig:
     max_logprobs: int = knob(20, "Most likely tokens that a request may ask for.", minimum=0, maximum=1024)
     ignore_unknown_fields: bool = knob(False, "Warn about unknown request fields instead of refusing the request.")
     docs_page: bool = knob(True, "Serve /docs and /openapi.json.")
+    per_request_metrics: bool = knob(True, "Give answers a field `timings`: where the time of the request went.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     first_scheduled_s: float = 0.0
     first_token_s: float = 0.0
     last_token_s: float = 0.0
+    num_preemptions: int = 0
+    num_restarts: int = 0  # engines that it has outlived; counted by the server
 
 
 class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +37,7 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
-    """Gauges of this moment and counters since the engine started."""
+    """Gauges of this moment and counters since the engine started; from a client, since the first one started."""
 
     num_running: int = 0
     num_waiting: int = 0
@@ -47,5 +49,9 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     num_generation_tokens: int = 0
     num_prefix_queries: int = 0  # tokens looked up in the prefix cache, and found there
     num_prefix_hits: int = 0
+    num_step_tokens: int = 0  # tokens computed, those computed again included
+    step_tokens: tuple[int, ...] = ()  # steps by their number of tokens: `observability.bucket.count_into`
     last_step_s: float = 0.0  # duration of the last step
     is_busy: bool = False  # there is work; then steps must make progress
+    is_up: bool = True  # there is an engine; this and the next are filled in by its client
+    num_restarts: int = 0

@@ -16,6 +16,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import final
 
+import msgspec
+
 from pelton.core.messages import Abort, Add, Drain, EngineFacts, Shutdown, ToEngine
 from pelton.core.outputs import EngineStats, RequestOutput
 from pelton.core.step import NewRequest, RequestId
@@ -76,7 +78,7 @@ class InProcessClient(EngineClient):
 
     def stats(self) -> EngineStats:
         """The figures after the newest step."""
-        return self._stats
+        return self._stats if self.health_problem() is None else msgspec.structs.replace(self._stats, is_up=False)
 
     def health_problem(self) -> str | None:
         """Why the engine cannot be trusted with a request, or None."""

@@ -18,6 +18,7 @@ from pelton.core.step import NewRequest, RequestId, SchedulerOutput
 from pelton.engine.executor import Executor
 from pelton.engine.scheduler import Scheduler
 from pelton.errors import RequestError
+from pelton.observability import bucket
 
 
 @final
@@ -30,6 +31,8 @@ class EngineLoop:
         self._clock = clock
         self._refused: list[RequestOutput] = []
         self._last_step_s = 0.0
+        self._step_tokens = [0] * (len(bucket.STEP_TOKENS) + 1)
+        self._num_step_tokens = 0
         self.num_steps = 0  # each repeat counts
         self._is_draining = False
         self.broken: str | None = None  # why no further step can be made
@@ -109,6 +112,8 @@ class EngineLoop:
             num_generation_tokens=scheduler.num_generation_tokens,
             num_prefix_queries=scheduler.num_prefix_queries,
             num_prefix_hits=scheduler.num_prefix_hits,
+            num_step_tokens=self._num_step_tokens,
+            step_tokens=tuple(self._step_tokens),
             last_step_s=self._last_step_s,
             is_busy=scheduler.has_work,
         )
@@ -139,6 +144,9 @@ class EngineLoop:
         step: SchedulerOutput = self._scheduler.schedule(started_s)
         result = self._executor.execute(step)
         self._scheduler.update(step, result, self._clock())
+        num_tokens = sum(part.num_scheduled_tokens for part in step.scheduled)
+        bucket.count_into(self._step_tokens, bucket.STEP_TOKENS, num_tokens, step.repeat)
+        self._num_step_tokens += num_tokens * step.repeat  # what is repeated are single tokens
         if not self._scheduler.has_work:
             self._scheduler.check()
         return step.repeat

@@ -18,6 +18,7 @@ from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
 from pelton.engine.live_request import LiveRequests, read_to_end
 from pelton.engine.started import Started
+from pelton.engine.stats_sum import StatsSum
 from pelton.engine.supervisor import Listener, Patience, Supervisor
 from pelton.errors import CapacityError
 
@@ -31,7 +32,7 @@ class ProcessClient(EngineClient, Listener):
     ) -> None:
         self._supervisor = Supervisor(command, config, self, patience, first)
         self._live = LiveRequests()
-        self._stats = EngineStats()
+        self._stats = StatsSum()
         self._facts: EngineFacts | None = None
         self._on_progress: Callable[[str, float], None] | None = None
 
@@ -78,8 +79,8 @@ class ProcessClient(EngineClient, Listener):
         self._send_abort(request_id)
 
     def stats(self) -> EngineStats:
-        """The newest figures that the engine has sent."""
-        return self._stats
+        """The newest figures that the engine has sent; its counters go on where those of the last engine ended."""
+        return self._stats.total(is_up=self._supervisor.problem() is None, num_restarts=self._supervisor.num_restarts)
 
     def health_problem(self) -> str | None:
         """Why the engine cannot be trusted with a request, or None."""
@@ -96,7 +97,7 @@ class ProcessClient(EngineClient, Listener):
     def on_message(self, message: FromEngine) -> None:
         """Take outputs to their readers."""
         if isinstance(message, Outputs):
-            self._stats = message.stats
+            self._stats.take(message.stats)
             self._live.deliver(message.outputs)
         elif isinstance(message, Progress) and self._on_progress is not None:
             self._on_progress(message.stage, message.fraction)
@@ -107,7 +108,7 @@ class ProcessClient(EngineClient, Listener):
 
     def on_down(self, reason: str) -> None:
         """End every live request with an error."""
-        self._stats = EngineStats()
+        self._stats.end_engine()
         self._live.end_all("error", reason)
 
     def _send_abort(self, request_id: RequestId) -> None:

@@ -123,4 +123,5 @@ class Request:
             first_scheduled_s=self.first_scheduled_s,
             first_token_s=self.first_token_s,
             last_token_s=self.last_token_s,
+            num_preemptions=self.num_preemptions,
         )

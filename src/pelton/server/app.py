@@ -71,12 +71,12 @@ def make_app(state: ServerState) -> ASGIApp:
             allow_headers=["*"],
             expose_headers=["x-request-id"],
         )
-    return Border(app, access_log=state.config.log.access_log)
+    return Border(app, metrics=state.metrics, access_log=state.config.log.access_log, on_end=state.on_request_end)
 
 
 def make_local_app(state: ServerState) -> ASGIApp:
     """The same routes for calls from this process, which need no key and no line in the log."""
-    return Border(make_routes(state), access_log=False)
+    return Border(make_routes(state), metrics=state.metrics, access_log=False)
 
 
 def make_routes(state: ServerState) -> Starlette:

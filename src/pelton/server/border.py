@@ -7,19 +7,21 @@ raised on purpose is logged with its traceback and answered with the id alone.
 from __future__ import annotations
 
 import re
-import time
+from collections.abc import Callable
 from typing import final
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pelton.errors import RequestError
 from pelton.observability.log import Log, request_context
+from pelton.observability.metrics import Metrics
 from pelton.server.disconnect import ClientGone
 from pelton.server.error_answer import make_error_response, make_internal_error
+from pelton.server.request_record import STATUS_CLIENT_GONE, RequestRecord, recording
 from pelton.server.state import choose_request_id
 
 log = Log("server")
-STATUS_CLIENT_GONE = 499  # nginx's; seen in the log only
 _HOST = re.compile(rb"[A-Za-z0-9._:\[\]\-]*")
 
 
@@ -27,9 +29,19 @@ _HOST = re.compile(rb"[A-Za-z0-9._:\[\]\-]*")
 class Border:
     """ASGI middleware around everything else."""
 
-    def __init__(self, app: ASGIApp, *, access_log: bool = True) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        metrics: Metrics | None = None,
+        access_log: bool = True,
+        on_end: Callable[[RequestRecord], None] | None = None,
+    ) -> None:
+        """`on_end` hears of every request once it is over; it must neither raise nor block."""
         self._app = app
+        self._metrics = metrics
         self._access_log = access_log
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request; other kinds of connection pass through."""
@@ -39,7 +51,12 @@ class Border:
         headers = dict(scope["headers"])
         request_id = choose_request_id(headers.get(b"x-request-id", b"").decode("latin-1"))
         scope["pelton.request_id"] = request_id
-        start_s = time.monotonic()
+        record = RequestRecord(
+            request_id=request_id,
+            method=scope["method"],
+            path=scope["path"].removeprefix(scope.get("root_path", "")),
+            headers=headers,
+        )
         status = 0
 
         async def send_with_id(message: Message) -> None:
@@ -49,30 +66,36 @@ class Border:
                 message = {**message, "headers": [*message["headers"], (b"x-request-id", request_id.encode())]}
             await send(message)
 
-        with request_context(request_id):
+        if self._metrics is not None:
+            self._metrics.http.begin()
+        with request_context(request_id), recording(record):
             try:
                 if _HOST.fullmatch(headers.get(b"host", b"")):
                     await self._app(scope, receive, send_with_id)
                 else:
                     refusal = make_error_response(RequestError("host: the header is not a host name."))
                     await refusal(scope, receive, send_with_id)
-            except ClientGone:
+            except (ClientGone, ClientDisconnect):
                 status = STATUS_CLIENT_GONE
             except Exception as error:  # noqa: BLE001  the HTTP border
                 log.error("a request failed", error=error, path=scope["path"])
                 if status == 0:
                     await make_error_response(make_internal_error(request_id))(scope, receive, send_with_id)
             finally:
+                record.end(scope, status, self._metrics)
                 if self._access_log:
-                    self._write_line(scope, status, time.monotonic() - start_s)
+                    self._write_line(scope, record)
+                if self._on_end is not None:
+                    self._on_end(record)
 
-    def _write_line(self, scope: Scope, status: int, duration_s: float) -> None:
+    def _write_line(self, scope: Scope, record: RequestRecord) -> None:
         client = scope.get("client")
         log.info(
             "request",
             method=scope["method"],
             path=scope["path"][:200],
-            status=status,
-            duration_s=round(duration_s, 4),
+            status=record.status,
+            duration_s=round(record.duration_s, 4),
             client=client[0] if client else "",
+            **record.log_fields(),
         )

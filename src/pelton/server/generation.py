@@ -115,30 +115,24 @@ async def take_first(events: AsyncGenerator[Chunks]) -> Chunks:
 
 async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta, Job, Tally]]:
     """Yield the deltas of `call` while room for it is held."""
-    with state.admission.reserve(call.num_answers):
+    with Tally(state.metrics, call.num_answers) as tally, state.admission.reserve(call.num_answers):
+        tally.stage = "prepare"
         job = await call.prepare()
         sampling = job.sampling
-        tally = Tally(state.metrics, [len(p) for p in job.prompts], n=sampling.n, max_tokens=sampling.max_tokens)
-        reason = "error"
-        try:
-            deltas = state.engine.generate(
-                job.prompts,
-                sampling,
-                request_id=state.make_engine_request_id(call.answer_id),
-                priority=call.fields.priority or 0,
-                cache_salt=call.fields.cache_salt or "",
-            )
-            async with aclosing(deltas):
-                async for delta in deltas:
-                    tally.add(delta)
-                    if delta.finish_reason == "abort":
-                        raise CapacityError("The server ended the request before its answer was whole: it shuts down.")
-                    yield delta, job, tally
-        except (asyncio.CancelledError, GeneratorExit):  # the client has left
-            reason = "abort"
-            raise
-        finally:
-            tally.end(reason)
+        tally.begin([len(p) for p in job.prompts], n=sampling.n, max_tokens=sampling.max_tokens)
+        deltas = state.engine.generate(
+            job.prompts,
+            sampling,
+            request_id=state.make_engine_request_id(call.answer_id),
+            priority=call.fields.priority or 0,
+            cache_salt=call.fields.cache_salt or "",
+        )
+        async with aclosing(deltas):
+            async for delta in deltas:
+                tally.add(delta)
+                if delta.finish_reason == "abort":
+                    raise CapacityError("The server ended the request before its answer was whole: it shuts down.")
+                yield delta, job, tally
 
 
 async def fold(state: ServerState, call: Call) -> dict[str, Any]:
@@ -151,7 +145,8 @@ async def fold(state: ServerState, call: Call) -> dict[str, Any]:
             parts[delta.index].append(delta)
     assert last is not None, "every answer has a delta with its finish reason"
     job, tally = last
-    return job.shape.make_whole([join(i, each) for i, each in enumerate(parts)], tally.usage)
+    whole = job.shape.make_whole([join(i, each) for i, each in enumerate(parts)], tally.usage)
+    return {**whole, "timings": tally.timings} if state.config.server.per_request_metrics else whole
 
 
 def join(index: int, deltas: list[TextDelta]) -> Completion:
@@ -173,6 +168,7 @@ async def stream(state: ServerState, call: Call) -> AsyncGenerator[Chunks]:
     options = call.fields
     last_chunk: Chunks = []
     is_first = [True] * call.num_answers
+    shows_timings = state.config.server.per_request_metrics
     async with aclosing(run(state, call)) as deltas:
         async for delta, job, tally in deltas:
             chunks = [job.shape.make_chunk([choice]) for choice in job.shape.make_choices(delta, is_first[delta.index])]
@@ -182,9 +178,12 @@ async def stream(state: ServerState, call: Call) -> AsyncGenerator[Chunks]:
                     chunk["usage"] = tally.usage
                 elif options.wants_usage_in_stream:
                     chunk["usage"] = None
+            timings = {"timings": tally.timings} if shows_timings and tally.is_done else {}
+            if options.wants_usage_in_stream and tally.is_done:
+                last_chunk = [{**job.shape.make_chunk([]), "usage": tally.usage, **timings}]
+            elif timings and chunks:
+                chunks[-1].update(timings)
             if chunks:
                 yield chunks
-            if options.wants_usage_in_stream:
-                last_chunk = [{**job.shape.make_chunk([]), "usage": tally.usage}]
     if last_chunk:
         yield last_chunk

@@ -7,7 +7,7 @@ import itertools
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
@@ -19,6 +19,7 @@ from pelton.config.report import make_json
 from pelton.config.schema import EngineConfig
 from pelton.errors import CapacityError, RequestError, UnknownModel
 from pelton.observability.metrics import Metrics
+from pelton.server.request_record import RequestRecord
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
 
@@ -77,6 +78,7 @@ class ServerState:
     admission: Admission
     started_s: int = field(default_factory=lambda: int(time.time()))
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    on_request_end: Callable[[RequestRecord], None] | None = None  # besides log and metrics: traces
 
     @classmethod
     def make(cls, engine: TextEngine) -> ServerState:

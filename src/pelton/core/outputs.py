@@ -9,6 +9,7 @@ import msgspec
 from pelton.core.step import RequestId, TokenLogprobs
 
 FinishReason = Literal["stop", "length", "abort", "error"]
+MissReason = Literal["hit", "off", "evicted", "salt", "diverged", "tail", "new"]
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +23,27 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
     num_restarts: int = 0  # engines that it has outlived; counted by the server
 
 
+class CacheMiss(msgspec.Struct, frozen=True):
+    """Why a prompt's tokens from `position` on were not in the prefix cache.
+
+    hit: all but the last were. off: there is no cache. evicted: the next block was there and had to go. salt: the next
+    block is there under another cache_salt of this tenant. diverged: what is cached goes on with other tokens. tail:
+    what is left fills no block. new: not seen before, as far as is remembered.
+    """
+
+    reason: MissReason
+    position: int
+
+
+class PrefixInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """A named prefix that stays in the cache."""
+
+    name: str
+    num_tokens: int  # in whole blocks; the rest of the prefix is not kept
+    num_cached_tokens: int  # of them, those in the cache: the others are kept once a request has computed them
+    ttl_left_s: float | None  # None: until it is released
+
+
 class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that are new since the last output of this request. Exactly one output has a `finish_reason`, the last."""
 
@@ -33,6 +55,7 @@ class RequestOutput(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None  # with finish_reason "error": one sentence for the client
     error_class: str = ""  # the class of `pelton.errors` that the client gets; "" is InternalError
     num_cached_tokens: int = 0
+    cache_miss: CacheMiss | None = None  # if the request wants it explained
     timings: Timings = Timings()
 
 

@@ -29,7 +29,8 @@ class NewRequest(msgspec.Struct, frozen=True, kw_only=True):
     arrival_s: float = 0.0
     deadline_s: float = 0.0  # on the clock of arrival_s; 0: none
     tenant: str = ""  # whose share of the machine it uses
-    cache_salt: str = ""  # only requests with equal salts share computed prefixes
+    cache_salt: str = ""  # only requests of one tenant with equal salts share computed prefixes
+    explain_cache: bool = False  # say why the prompt was not found in the prefix cache
 
 
 class ScheduledRequest(msgspec.Struct, frozen=True, kw_only=True):

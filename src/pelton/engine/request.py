@@ -13,10 +13,10 @@ from typing import final
 
 import msgspec
 
-from pelton.core.outputs import FinishReason, Timings
+from pelton.core.outputs import CacheMiss, FinishReason, Timings
 from pelton.core.step import BlockId, NewRequest
 from pelton.kvcache.block_cache import Lease
-from pelton.kvcache.prefix_tree import Node
+from pelton.kvcache.prefix_tree import Node, Salt
 from pelton.sampling.rule import is_uniform
 
 
@@ -34,6 +34,7 @@ class Request:
 
     __slots__ = (
         "arrival_s",
+        "cache_miss",
         "can_repeat",
         "first_scheduled_s",
         "first_token_s",
@@ -51,7 +52,6 @@ class Request:
         "stop_token_ids",
         "tokens",
         "waits_for",
-        "why_not_cached",
     )
 
     def __init__(self, new: NewRequest, sequence: int, length_limit: int, arrival_s: float) -> None:
@@ -69,7 +69,7 @@ class Request:
         self.lease: Lease | None = None  # the blocks it holds, while it runs
         self.waits_for: Node | None = None  # a block that somebody computes just now and that it begins with too
         self.num_cached_tokens = 0  # of the prompt, when it first ran
-        self.why_not_cached = ""
+        self.cache_miss: CacheMiss | None = None  # if it asked why it had to be computed
         self.num_preemptions = 0
         self.arrival_s = arrival_s
         self.first_scheduled_s = 0.0
@@ -80,6 +80,11 @@ class Request:
     def block_ids(self) -> tuple[BlockId, ...]:
         """The blocks it holds, oldest first."""
         return () if self.lease is None else self.lease.block_ids
+
+    @property
+    def salt(self) -> Salt:
+        """Whom it shares what it computes with."""
+        return Salt(self.new.tenant, self.new.cache_salt)
 
     @property
     def num_prompt_tokens(self) -> int:

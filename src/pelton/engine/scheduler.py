@@ -22,7 +22,6 @@ from typing import final
 from pelton.core.outputs import FinishReason, RequestOutput
 from pelton.core.step import (
     BlockCopy,
-    BlockId,
     ModelRunnerOutput,
     NewRequest,
     RequestId,
@@ -234,8 +233,11 @@ class Scheduler:
             return True
         while self.pool.num_free < num_missing:
             victim = self._choose_victim()
-            if victim is None:
-                return False  # the others are promised all they need; this one goes on when they have ended
+            if victim is None:  # the others are promised all they need; this one goes on when they have ended
+                is_alone = len(self._running) == 1
+                if is_alone and self.cache.names.give_way(num_missing):
+                    break
+                return False
             plan.pop(victim.request_id, None)
             self._preempt(victim)
             if victim is request:
@@ -277,7 +279,7 @@ class Scheduler:
         budget = self.limits.max_num_batched_tokens - sum(plan.values())
         while self._waiting and budget > 0 and len(self._running) < self.limits.max_num_requests:
             request = self._waiting[0]
-            match = self.cache.find(request.new.cache_salt, request.tokens)
+            match = self.cache.find(request.salt, request.tokens, rank_of(request.new.priority))
             if match.promised is not None:
                 del self._waiting[0]
                 match.promised.waiting.append(request.request_id)
@@ -286,8 +288,11 @@ class Scheduler:
                 continue
             num_blocks = self.pool.get_num_blocks_for(self._get_num_promised_tokens(request))
             # One block per running request stays free, or the next steps would preempt what this one admits.
-            if self.cache.count_needed(match, num_blocks) + len(self._running) > self.pool.num_free:
-                return
+            num_needed = self.cache.count_needed(match, num_blocks) + len(self._running)
+            if num_needed > self.pool.num_free:
+                if self._running or not self.cache.names.give_way(num_needed):
+                    return
+                continue  # with nobody to wait for, named prefixes are given up for it
             del self._waiting[0]
             copies += self._start(request, match, num_blocks)
             request.first_scheduled_s = request.first_scheduled_s or now_s
@@ -298,14 +303,14 @@ class Scheduler:
 
     def _start(self, request: Request, match: Match, num_blocks: int) -> list[BlockCopy]:
         """Let a request run, with what the cache holds of it."""
+        request.num_computed_tokens = (len(match.nodes) - 1) * self.pool.block_size + match.num_partial
+        if not request.first_scheduled_s:
+            self.num_prefix_queries += request.num_tokens
+            self.num_prefix_hits += request.num_computed_tokens
+            request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
+            request.cache_miss = self.cache.explain(match) if request.new.explain_cache else None
         request.lease, copy = self.cache.take(match, num_blocks, rank_of(request.new.priority))
         self.cache.promise(request.lease, request.tokens)
-        request.num_computed_tokens = request.lease.num_shared * self.pool.block_size + match.num_partial
-        self.num_prefix_queries += request.num_tokens
-        self.num_prefix_hits += request.num_computed_tokens
-        if not request.first_scheduled_s:
-            request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
-            request.why_not_cached = match.why
         request.state = State.RUNNING
         insort(self._running, request, key=_get_order)
         return [] if copy is None else [copy]
@@ -346,22 +351,19 @@ class Scheduler:
 
     def check(self) -> None:
         """Raise AssertionError if requests, queues and blocks contradict each other. Cheap; run when idle."""
-        self.cache.check()
+        self.cache.check(request.lease for request in self._running if request.lease is not None)
         num_parked = sum(request.waits_for is not None for request in self._live.values())
         assert num_parked == self._num_parked, "the count of parked requests is wrong"
         assert len(self._running) + self.num_waiting == len(self._live), "a request is in no queue, or in two"
         assert len(self._running) <= self.limits.max_num_requests, "more requests run than may"
-        held: set[BlockId] = set()
         for queue, state in ((self._running, State.RUNNING), (self._waiting, State.WAITING)):
             assert queue == sorted(queue, key=_get_order), f"the {state.value} queue is out of order"
             for request in queue:
                 assert self._live[request.request_id] is request, "a queue holds a request that ended"
                 assert request.state is state, "a request is in the wrong queue"
-                held |= set(request.block_ids)
                 room = len(request.block_ids) * self.pool.block_size
                 assert request.num_computed_tokens <= min(room, request.num_tokens), "tokens without a block"
                 assert request.num_preemptions <= MAX_PREEMPTIONS, "a request was preempted too often"
-        assert len(held) == self.pool.num_blocks - self.pool.num_free, "a block is held by no request"
 
 
 def _make_output(
@@ -378,5 +380,6 @@ def _make_output(
         stop_token_id=sampled.token_id if reason == "stop" and sampled is not None else None,
         error=error,
         num_cached_tokens=request.num_cached_tokens,
+        cache_miss=request.cache_miss,
         timings=request.make_timings(),
     )

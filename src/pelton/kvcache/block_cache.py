@@ -9,11 +9,15 @@ Runs on the engine's only thread. O(1) per block.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import final
 
+from pelton.core.outputs import CacheMiss
 from pelton.core.step import BlockCopy, BlockId
 from pelton.kvcache.block_pool import NORMAL, BlockPool
-from pelton.kvcache.prefix_tree import Match, Node, PrefixTree, Tokens
+from pelton.kvcache.named_prefix import NamedPrefixes
+from pelton.kvcache.prefix_tree import TOKEN_BYTES, Match, Node, PrefixTree, Salt, Tokens
 
 
 @final
@@ -37,11 +41,26 @@ class BlockCache:
     def __init__(self, pool: BlockPool, *, is_enabled: bool = True) -> None:
         self.pool = pool
         self.tree = PrefixTree(pool)
+        self.names = NamedPrefixes(self.tree)
         self.is_enabled = is_enabled
 
-    def find(self, salt: str, tokens: Tokens[int]) -> Match:
-        """What is there of all tokens but the last, which must be computed whatever is known."""
-        return self.tree.find(salt, tokens, len(tokens) - 1 if self.is_enabled else 0)
+    def find(self, salt: Salt, tokens: Tokens[int], rank: int = NORMAL) -> Match:
+        """What is there of all tokens but the last, which must be computed whatever is known.
+
+        What a request of a lower rank has promised is not worth waiting for: it may be made to wait itself.
+        """
+        match = self.tree.find(salt, tokens, len(tokens) - 1 if self.is_enabled else 0)
+        if match.promised is not None and match.promised.rank < rank:
+            return match._replace(promised=None)
+        return match
+
+    def explain(self, match: Match) -> CacheMiss:
+        """Where `match` ends, and why there."""
+        position = (len(match.nodes) - 1) * self.pool.block_size + match.num_partial
+        if not self.is_enabled:
+            return CacheMiss("off", 0)
+        is_hit = len(match.rest) == match.num_partial * TOKEN_BYTES and match.num_partial < self.pool.block_size
+        return CacheMiss("hit" if is_hit else self.tree.explain(match), position)
 
     def count_needed(self, match: Match, num_blocks: int) -> int:
         """Free blocks that a lease of `num_blocks` takes away."""
@@ -59,6 +78,9 @@ class BlockCache:
             self.pool.acquire(self.pool.num_free + 1)  # raises
         shared = [node.block_id for node in match.nodes[1:] if node.block_id is not None]
         self.pool.share(shared)
+        for node in match.nodes[1:]:
+            self.tree.raise_rank(node, rank)
+            self.names.follow(node)
         source = match.source.block_id if match.source is not None else None
         own = self.pool.acquire(max(0, num_blocks - len(shared)))
         lease = Lease((*shared, *own), list(match.nodes), rank)
@@ -87,6 +109,7 @@ class BlockCache:
                 return
             if node.block_id == lease.block_ids[lease.num_computed_blocks]:
                 self.tree.set_computed(node, lease.rank)
+                self.names.follow(node)
             elif not node.is_computed:
                 return  # somebody else computes the same; what is behind it has to wait for that
             lease.num_computed_blocks += 1
@@ -98,6 +121,8 @@ class BlockCache:
             node = lease.nodes[index + 1]
             if node.block_id == lease.block_ids[index] and (not node.is_computed or not is_sound):
                 self.tree.drop(node)  # with all that is behind it
+        if not is_sound:
+            self.names.forget_gone()
         self.pool.release(lease.block_ids)
         lease.block_ids, lease.nodes = (), []
 
@@ -109,9 +134,15 @@ class BlockCache:
             if parent.is_gone:
                 return
             key = bytes(data[index * num_bytes : (index + 1) * num_bytes])
-            lease.nodes.append(self.tree.add(parent, key, lease.block_ids[index], is_computed=False))
+            lease.nodes.append(self.tree.add(parent, key, lease.block_ids[index], lease.rank))
 
-    def check(self) -> None:
-        """Raise AssertionError if pool and tree contradict each other. O(num_blocks); run when idle."""
+    def check(self, leases: Iterable[Lease] = ()) -> None:
+        """Raise AssertionError if pool, tree and `leases`, all there are, contradict each other. O(num_blocks)."""
         self.pool.check()
         self.tree.check()
+        holders = Counter(block_id for lease in leases for block_id in lease.block_ids)
+        holders.update(self.names.get_held_blocks())
+        for number in range(self.pool.num_blocks):
+            block_id = BlockId(number)
+            num_holders = self.pool.get_num_holders(block_id)
+            assert num_holders == holders[block_id], f"block {block_id} has {holders[block_id]} holders"

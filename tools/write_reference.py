@@ -6,8 +6,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from prometheus_client.parser import text_string_to_metric_families
+
 from pelton import errors
 from pelton.config.reference import format_markdown_table, render_configuration
+from pelton.core.outputs import EngineStats
+from pelton.observability.ledger import FINISH_REASONS, MAX_TENANTS
+from pelton.observability.metrics import Metrics
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,6 +43,58 @@ def render_errors() -> str:
     return f"{ERRORS_INTRODUCTION}\n{table}"
 
 
+METRICS_INTRODUCTION = f"""\
+# Metrics
+
+Made by `make docs` from `src/pelton/observability`; a test compares the two.
+
+`GET /metrics` serves them in the Prometheus format. Every sample has the labels `model_name` and `engine` besides
+those in the table; a counter's name ends in `_total`, and a histogram has `_bucket`, `_sum` and `_count`. What the
+words mean is in [concepts](../concepts/metrics.md).
+
+## What always holds
+
+An *answer* is one of the `n` completions of one prompt. At every scrape, also while requests come, leave and fail, and
+while the engine is restarted, each answer that was asked for is in exactly one place:
+
+```
+requests_received_total = num_requests_running + num_requests_waiting + request_success_total + requests_refused_total
+http_requests_received_total = http_requests_in_progress + http_requests_total
+```
+
+summed over their labels, and the same for each tenant. No counter goes back while the server lives. A request that is
+refused before it is known how many answers it wants counts as one.
+
+- `finished_reason`: {", ".join(f"`{reason}`" for reason in FINISH_REASONS)}. `abort` is a client that has
+  left, or a server that shuts down; `error` is a fault on this side.
+- `stage` of a refusal: `auth`, `request` (the body), `reserve` (no room), `prepare` (template and tokens), `engine`
+  (it could never run, or there is no engine). `status` is that of the answer.
+- `num_requests_running` is the engine's newest word; all other live answers wait, be it to be tokenized, for memory,
+  or for an engine. With `engine_up` 0 there is none; once it is gone, the gauges of its memory are 0.
+- The sums of `tenant_*_tokens_total` are those of `usage` in the answers, of requests that were cut off too; a prompt
+  counts once, whatever `n` is. `prompt_tokens_total` and `generation_tokens_total` are what engines computed.
+- At most {MAX_TENANTS} tenants have a label of their own; further ones are `other`, and requests of nobody `default`.
+
+## All of them
+"""
+
+
+def render_metrics() -> str:
+    """docs/reference/metrics.md."""
+    metrics = Metrics("m", EngineStats, {"block_size": 32, "num_blocks": 64, "kv_cache_memory_bytes": 1})
+    metrics.ledger.receive()
+    metrics.ledger.refuse(1, "reserve", 503)
+    metrics.http.begin()
+    metrics.http.end("/health", 200)
+    rows = []
+    for family in sorted(text_string_to_metric_families(metrics.render().decode()), key=lambda f: f.name):
+        labels = {name for sample in family.samples for name in sample.labels} - {"model_name", "engine", "le"}
+        suffix = "_total" if family.type == "counter" else ""
+        own = ", ".join(f"`{name}`" for name in sorted(labels))
+        rows.append((f"`{family.name}{suffix}`", family.type, own, family.documentation))
+    return METRICS_INTRODUCTION + "\n" + format_markdown_table(("metric", "type", "labels", "what"), rows)
+
+
 def walk(error: type[errors.EngineError], depth: int = 0) -> Iterator[tuple[type[errors.EngineError], int]]:
     """The classes of the tree with their depth, parents first, in the order they are written."""
     yield error, depth
@@ -49,6 +106,7 @@ def walk(error: type[errors.EngineError], depth: int = 0) -> Iterator[tuple[type
 PAGES = {
     "docs/reference/configuration.md": render_configuration,
     "docs/reference/errors.md": render_errors,
+    "docs/reference/metrics.md": render_metrics,
 }
 
 

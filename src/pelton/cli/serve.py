@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
@@ -24,6 +25,7 @@ from pelton.server.listen import bind_socket, describe_address
 
 if TYPE_CHECKING:
     from pelton.api.parts import EngineParts
+    from pelton.server.tracing import Tracing
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -54,17 +56,32 @@ async def serve_model(asked: UserConfig, bound: socket.socket, started: Started)
     from pelton.server.lifecycle import Server  # noqa: PLC0415
     from pelton.server.state import ServerState  # noqa: PLC0415
 
+    tracing = make_tracing(asked)
     with StartBar() as bar:
         parts = await start_in_child(await asyncio.to_thread(open_model, asked, bar), bar, started)
     engine = TextEngine(parts)
     try:
         state = ServerState.make(engine)
+        if tracing is not None:
+            state.on_request_end = partial(tracing.record, model_name=state.model_name)
         ready = describe_start(parts, describe_address(bound))
         await Server(state, bound, on_ready=lambda: click.echo(ready, err=True)).run()
     finally:
         await parts.client.close()
         engine.close()
         parts.close()
+        if tracing is not None:
+            tracing.close()
+
+
+def make_tracing(asked: UserConfig) -> Tracing | None:
+    """What sends traces, if they are wanted; before the model, so that what is missing is known at once."""
+    endpoint = asked.get("otlp_traces_endpoint")
+    if endpoint is None:
+        return None
+    from pelton.server.tracing import start_tracing  # noqa: PLC0415
+
+    return start_tracing(endpoint)
 
 
 def describe_start(parts: EngineParts, url: str) -> str:

@@ -125,6 +125,9 @@ class ServerConfig:
     ignore_unknown_fields: bool = knob(False, "Warn about unknown request fields instead of refusing the request.")
     docs_page: bool = knob(True, "Serve /docs and /openapi.json.")
     per_request_metrics: bool = knob(True, "Give answers a field `timings`: where the time of the request went.")
+    otlp_traces_endpoint: str | None = knob(
+        None, "URL that OpenTelemetry traces are sent to, OTLP over HTTP; needs the extra `otel`. Without it, none are."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

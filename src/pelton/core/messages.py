@@ -4,7 +4,7 @@ A frame is a header (mark, schema version, length of the body) and a msgpack bod
 version is in every frame and the length is checked before anything is allocated, so a peer of another version, or
 garbage, is a TransferError and never a misread message. No pickle: a message can only be one of the types below.
 
-    to the engine     Hello, then Add, Abort, Drain, Shutdown
+    to the engine     Hello, then Add, Abort, Drain, Shutdown, PinPrefix, ListPrefixes, ReleasePrefix
     from the engine   Progress, then Ready, then Outputs (also as heartbeat); Failed at any time, as the last
 """
 
@@ -16,7 +16,7 @@ from typing import Generic, TypeVar, final
 
 import msgspec
 
-from pelton.core.outputs import EngineStats, RequestOutput
+from pelton.core.outputs import EngineStats, PrefixInfo, RequestOutput
 from pelton.core.step import NewRequest, RequestId
 from pelton.errors import EngineError, TransferError
 
@@ -47,6 +47,32 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
 
 class Drain(msgspec.Struct, frozen=True, tag=True):
     """Refuse requests from here on; run the live ones to their end."""
+
+
+class PinPrefix(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Keep a prefix in the cache under a name. `number` comes back in the PrefixAnswer, as in the next two."""
+
+    number: int
+    name: str
+    tenant: str
+    cache_salt: str
+    token_ids: tuple[int, ...]
+    ttl_s: float | None  # None: until it is released
+
+
+class ListPrefixes(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Say which names a tenant has."""
+
+    number: int
+    tenant: str
+
+
+class ReleasePrefix(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Let a name of a tenant go."""
+
+    number: int
+    name: str
+    tenant: str
 
 
 class Shutdown(msgspec.Struct, frozen=True, tag=True):
@@ -86,6 +112,15 @@ class Outputs(msgspec.Struct, frozen=True, tag=True):
     stats: EngineStats
 
 
+class PrefixAnswer(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The prefixes that were pinned, listed or released; or why not, with the name of a class of `pelton.errors`."""
+
+    number: int
+    prefixes: tuple[PrefixInfo, ...] = ()
+    error: str = ""
+    error_class: str = ""
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The engine cannot go on and exits. `error_class` is the name of a class of `pelton.errors`."""
 
@@ -93,8 +128,9 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
     error_class: str
 
 
-ToEngine = Hello | Add | Abort | Drain | Shutdown
-FromEngine = Progress | Ready | Outputs | Failed
+PrefixQuestion = PinPrefix | ListPrefixes | ReleasePrefix
+ToEngine = Hello | Add | Abort | Drain | Shutdown | PrefixQuestion
+FromEngine = Progress | Ready | Outputs | PrefixAnswer | Failed
 MessageT = TypeVar("MessageT", ToEngine, FromEngine)
 
 _encoder = msgspec.msgpack.Encoder()

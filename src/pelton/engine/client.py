@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
-from pelton.core.outputs import EngineStats, RequestOutput
+from pelton.core.outputs import EngineStats, PrefixInfo, RequestOutput
 from pelton.core.step import NewRequest, RequestId
+from pelton.engine.prefix_query import PrefixQueries
+from pelton.errors import CapacityError
 
 
 class EngineClient(ABC):
@@ -30,6 +32,28 @@ class EngineClient(ABC):
     @abstractmethod
     def health_problem(self) -> str | None:
         """Why the engine cannot be trusted with a request (dead, starting, no step finished for too long), or None."""
+
+    @property
+    def prefixes(self) -> PrefixQueries:
+        """Names for prefixes that stay in the cache. Raises CapacityError while there is no engine to ask."""
+        raise CapacityError("This engine keeps no named prefixes.")
+
+    async def pin_prefix(
+        self, name: str, tenant: str, cache_salt: str, token_ids: tuple[int, ...], ttl_s: float | None
+    ) -> PrefixInfo:
+        """Keep what is cached of a prefix, now or later, until `ttl_s` have passed (None: until it is released).
+
+        Raises RequestError, RateLimited or CapacityError, as `kvcache.named_prefix` does.
+        """
+        return await self.prefixes.pin(name, tenant=tenant, cache_salt=cache_salt, token_ids=token_ids, ttl_s=ttl_s)
+
+    async def list_prefixes(self, tenant: str) -> list[PrefixInfo]:
+        """The names that a tenant has given to prefixes."""
+        return await self.prefixes.list_of(tenant)
+
+    async def release_prefix(self, name: str, tenant: str) -> bool:
+        """Let a name go. False if the tenant has none of that name."""
+        return await self.prefixes.release(name, tenant)
 
     @abstractmethod
     async def close(self, drain_timeout_s: float = 0.0) -> None:

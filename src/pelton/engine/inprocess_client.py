@@ -25,6 +25,7 @@ from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
 from pelton.engine.live_request import LiveRequests, read_to_end
 from pelton.engine.loop import EngineLoop
+from pelton.engine.prefix_query import PrefixQueries
 from pelton.engine.process import apply_message, step_or_break
 from pelton.errors import CapacityError
 
@@ -50,6 +51,7 @@ class InProcessClient(EngineClient):
         self._live = LiveRequests()
         self._problem: str | None = None
         self._messages: queue.SimpleQueue[ToEngine] = queue.SimpleQueue()
+        self._prefixes = PrefixQueries(self._messages.put)
         self._event_loop = asyncio.get_running_loop()
         self._has_ended = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -102,6 +104,14 @@ class InProcessClient(EngineClient):
         self._thread.join()
         self._live.end_all("abort")
 
+    @property
+    def prefixes(self) -> PrefixQueries:
+        """See EngineClient."""
+        problem = self.health_problem()
+        if problem is not None:
+            raise CapacityError(problem)
+        return self._prefixes
+
     def _send_abort(self, request_id: RequestId) -> None:
         self._messages.put(Abort(request_id))
 
@@ -112,6 +122,8 @@ class InProcessClient(EngineClient):
             is_asked_to_end = False
             while not is_asked_to_end:
                 is_asked_to_end = self._apply_messages()
+                for answer in engine.take_answers():
+                    self._call_soon(partial(self._prefixes.deliver, answer))
                 outputs = step_or_break(engine)
                 self._stats = engine.stats()
                 if outputs:
@@ -119,6 +131,7 @@ class InProcessClient(EngineClient):
         finally:
             self._problem = self._problem or "The engine's thread has ended."
             self._call_soon(partial(self._live.end_all, "error", self._problem))
+            self._call_soon(partial(self._prefixes.fail_all, self._problem))
             try:
                 engine.close()
             finally:

@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import final
 
-from pelton.core.messages import EngineFacts
+from pelton.core.messages import EngineFacts, PrefixAnswer, PrefixQuestion
 from pelton.core.outputs import EngineStats, RequestOutput, Timings
 from pelton.core.step import NewRequest, RequestId, SchedulerOutput
 from pelton.engine.executor import Executor
+from pelton.engine.prefix_query import answer
 from pelton.engine.scheduler import Scheduler
 from pelton.errors import RequestError
 from pelton.observability import bucket
@@ -30,6 +31,7 @@ class EngineLoop:
         self._executor = executor
         self._clock = clock
         self._refused: list[RequestOutput] = []
+        self._answers: list[PrefixAnswer] = []
         self._last_step_s = 0.0
         self._step_tokens = [0] * (len(bucket.STEP_TOKENS) + 1)
         self._num_step_tokens = 0
@@ -58,6 +60,15 @@ class EngineLoop:
     def abort(self, request_id: RequestId) -> None:
         """End a request with "abort" before the next step. Unknown ids are ignored."""
         self._scheduler.finish(request_id, "abort")
+
+    def ask(self, question: PrefixQuestion) -> None:
+        """Do what a question about named prefixes wants; `take_answers` has the answer then."""
+        self._answers.append(answer(self._scheduler.cache, question, self._clock()))
+
+    def take_answers(self) -> list[PrefixAnswer]:
+        """The answers since the last call."""
+        answers, self._answers = self._answers, []
+        return answers
 
     def drain(self) -> None:
         """Refuse requests from here on; those that are live run to their end."""

@@ -27,9 +27,12 @@ from pelton.core.messages import (
     EngineFacts,
     Failed,
     Hello,
+    ListPrefixes,
     Outputs,
+    PinPrefix,
     Progress,
     Ready,
+    ReleasePrefix,
     Shutdown,
     ToEngine,
 )
@@ -89,6 +92,8 @@ def serve(channel: Channel, engine: EngineLoop, heartbeat_s: float) -> None:
                 engine.abort_all()
                 break
             apply_message(engine, message)
+        for answer in engine.take_answers():
+            channel.send(answer)
         outputs = step_or_break(engine)
         now_s = time.monotonic()
         if outputs or now_s - last_sent_s >= heartbeat_s:
@@ -107,6 +112,8 @@ def apply_message(engine: EngineLoop, message: ToEngine) -> None:
             engine.abort(request_id)
         case Drain():
             engine.drain()
+        case PinPrefix() | ListPrefixes() | ReleasePrefix():
+            engine.ask(message)
         case _:
             raise TransferError(f"engine socket: {type(message).__name__} is out of place here.")
 

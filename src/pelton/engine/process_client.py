@@ -11,12 +11,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import final
 
-from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs, Progress
+from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs, PrefixAnswer, Progress
 from pelton.core.outputs import EngineStats, RequestOutput
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
 from pelton.engine.live_request import LiveRequests, read_to_end
+from pelton.engine.prefix_query import PrefixQueries
 from pelton.engine.started import Started
 from pelton.engine.stats_sum import StatsSum
 from pelton.engine.supervisor import Listener, Patience, Supervisor
@@ -32,6 +33,7 @@ class ProcessClient(EngineClient, Listener):
     ) -> None:
         self._supervisor = Supervisor(command, config, self, patience, first)
         self._live = LiveRequests()
+        self._prefixes = PrefixQueries(self._supervisor.send)
         self._stats = StatsSum()
         self._facts: EngineFacts | None = None
         self._on_progress: Callable[[str, float], None] | None = None
@@ -82,6 +84,14 @@ class ProcessClient(EngineClient, Listener):
         """The newest figures that the engine has sent; its counters go on where those of the last engine ended."""
         return self._stats.total(is_up=self._supervisor.problem() is None, num_restarts=self._supervisor.num_restarts)
 
+    @property
+    def prefixes(self) -> PrefixQueries:
+        """See EngineClient."""
+        problem = self._supervisor.problem()
+        if problem is not None:
+            raise CapacityError(problem)
+        return self._prefixes
+
     def health_problem(self) -> str | None:
         """Why the engine cannot be trusted with a request, or None."""
         return self._supervisor.problem()
@@ -93,23 +103,28 @@ class ProcessClient(EngineClient, Listener):
             await self._live.wait_until_empty(drain_timeout_s)
         await self._supervisor.close()
         self._live.end_all("abort")
+        self._prefixes.fail_all("The server is shutting down.")
 
     def on_message(self, message: FromEngine) -> None:
         """Take outputs to their readers."""
         if isinstance(message, Outputs):
             self._stats.take(message.stats)
             self._live.deliver(message.outputs)
+        elif isinstance(message, PrefixAnswer):
+            self._prefixes.deliver(message)
         elif isinstance(message, Progress) and self._on_progress is not None:
             self._on_progress(message.stage, message.fraction)
 
     def on_up(self, facts: EngineFacts) -> None:
         """Remember what the engine told of itself."""
         self._facts = facts
+        self._prefixes.renew()
 
     def on_down(self, reason: str) -> None:
         """End every live request with an error."""
         self._stats.end_engine()
         self._live.end_all("error", reason)
+        self._prefixes.fail_all(reason)
 
     def _send_abort(self, request_id: RequestId) -> None:
         self._supervisor.send(Abort(request_id))

@@ -135,6 +135,7 @@ class Scheduler:
         """Decide the next step. `scheduled` is empty only if there is no work."""
         added: list[NewRequest] = []
         copies: list[BlockCopy] = []
+        self.cache.names.expire(now_s)
         self._unpark()
         plan = self._continue_running()
         self._admit_waiting(plan, added, copies, now_s)

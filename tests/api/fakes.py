@@ -177,7 +177,7 @@ class FakeEngineClient(EngineClient):
 
 
 def make_parts(
-    client: FakeEngineClient | None = None,
+    client: EngineClient | None = None,
     *,
     generation: GenerationDefaults | None = None,
     max_model_len: int = 200,

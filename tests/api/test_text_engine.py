@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.api.fakes import ANSWER, BOS, FakeEngineClient, make_parts, text_tokens
+from tests.engine.fakes import make_engine
 
 from pelton.api.prompt import Prompt
 from pelton.api.text_engine import INLINE_CHARACTERS, TextEngine, derive_seed
+from pelton.core.outputs import CacheMiss
 from pelton.core.sampling_params import SamplingParams
+from pelton.engine.inprocess_client import InProcessClient
 from pelton.errors import CapacityError, EngineError, InternalError, RequestError, TooLong
 
 pytestmark = pytest.mark.unit
@@ -134,5 +137,44 @@ def test_priority_counts_only_where_the_policy_says_so(policy: str, priority: in
             pass
         engine.close()
         assert [request.priority for request in client.requests] == [priority]
+
+    asyncio.run(run())
+
+
+def test_prefix_is_kept_and_computed_if_it_must_be() -> None:
+    async def run() -> None:
+        client = InProcessClient(make_engine(num_blocks=32, block_size=4))
+        engine = TextEngine(make_parts(client))
+        try:
+            prefix = tuple(range(10, 23))
+            for request_id in ("first", "again"):  # the second time everything is there
+                kept = await engine.keep_prefix("a", prefix, request_id=request_id, tenant="t", ttl_s=60.0)
+                assert (kept.name, kept.num_tokens, kept.num_cached_tokens) == ("a", 12, 12)
+            assert client.stats().num_prompt_tokens == 13
+            with pytest.raises(RequestError, match="expected at least 4"):
+                await engine.keep_prefix("b", (1, 2), request_id="short", tenant="t")
+            with pytest.raises(TooLong):
+                await engine.keep_prefix("b", (1,) * 300, request_id="long", tenant="t")
+            assert [info.name for info in await client.list_prefixes("t")] == ["a"]
+        finally:
+            engine.close()
+            await client.close()
+
+    asyncio.run(run())
+
+
+def test_deltas_explain_what_was_not_cached_if_asked() -> None:
+    async def run() -> None:
+        client = InProcessClient(make_engine(num_blocks=32, block_size=4))
+        engine = TextEngine(make_parts(client))
+        sampling = SamplingParams(max_tokens=2, ignore_eos=True)
+        prompt = tuple(range(10, 23))
+        try:
+            for number, expected in enumerate((CacheMiss("new", 0), CacheMiss("hit", 12), None)):
+                deltas = engine.generate([prompt], sampling, request_id=str(number), explain_cache=expected is not None)
+                assert {delta.cache_miss async for delta in deltas} == {expected}
+        finally:
+            engine.close()
+            await client.close()
 
     asyncio.run(run())

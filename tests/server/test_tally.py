@@ -12,7 +12,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 from tests.observability.exposition import read_samples
 
 from pelton.api.output import TextDelta
-from pelton.core.outputs import EngineStats, FinishReason, Timings
+from pelton.core.outputs import CacheMiss, EngineStats, FinishReason, Timings
 from pelton.errors import CapacityError, DeadlineExceeded, InternalError, RequestError
 from pelton.observability.metrics import Metrics
 from pelton.server.tally import Tally
@@ -47,6 +47,16 @@ def test_usage_counts_prompts_once_and_answers_all() -> None:
         "total_tokens": 15,
         "prompt_tokens_details": {"cached_tokens": 1 + 3},
     }
+
+
+def test_usage_explains_what_the_cache_did_not_have() -> None:
+    tally = begun(Metrics("m", EngineStats), [3, 4], 2)
+    for index, miss in ((2, CacheMiss("new", 0)), (0, CacheMiss("evicted", 5)), (1, CacheMiss("hit", 2))):
+        tally.add(TextDelta(index=index, cache_miss=miss))
+    assert tally.usage["prompt_tokens_details"]["cache_misses"] == [
+        {"prompt": 0, "reason": "evicted", "position": 5},
+        {"prompt": 1, "reason": "new", "position": 0},
+    ]
 
 
 def test_durations_and_reasons_are_counted_once() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pelton.core.outputs import FinishReason, Timings
+from pelton.core.outputs import CacheMiss, FinishReason, Timings
 
 NO_TIMINGS = Timings()
 
@@ -31,6 +31,7 @@ class TextDelta:
     finish_reason: FinishReason | None = None
     stop_reason: str | int | None = None  # the stop string or stop token that ended it; None for end of sequence
     num_cached_tokens: int = 0
+    cache_miss: CacheMiss | None = None  # if it was asked for
     timings: Timings = NO_TIMINGS
 
 

@@ -60,6 +60,7 @@ class OutputText:
             finish_reason=finish,
             stop_reason=stop if stop is not None else self._stop_token(output, finish),
             num_cached_tokens=output.num_cached_tokens,
+            cache_miss=output.cache_miss,
             timings=output.timings,
         )
 

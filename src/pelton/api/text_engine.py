@@ -21,6 +21,7 @@ from pelton.api.output import TextDelta
 from pelton.api.output_text import OutputText
 from pelton.api.parts import EngineParts
 from pelton.api.prompt import Prompt
+from pelton.core.outputs import PrefixInfo
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.limits import SchedulerLimits, check_request
@@ -132,11 +133,13 @@ class TextEngine:
         request_id: str,
         priority: int = 0,
         cache_salt: str = "",
+        explain_cache: bool = False,
     ) -> AsyncGenerator[TextDelta]:
         """Yield the deltas of all answers as they come. Checks everything before the engine hears of anything.
 
         A smaller `priority` runs first if `scheduling_policy` is "priority"; otherwise it is without effect. Computed
-        prefixes are shared only among requests with the same `cache_salt`.
+        prefixes are shared only among requests with the same `cache_salt`; with `explain_cache` deltas say why no more
+        of the prompt was shared.
         """
         for prompt_token_ids in prompts:
             self.check(prompt_token_ids, sampling)
@@ -154,6 +157,7 @@ class TextEngine:
                     priority=priority if self._heeds_priority else 0,
                     arrival_s=arrival_s,
                     cache_salt=cache_salt,
+                    explain_cache=explain_cache,
                 ),
                 index,
             )
@@ -162,6 +166,40 @@ class TextEngine:
         async with aclosing(merge(answers)) as deltas:
             async for delta in deltas:
                 yield delta
+
+    async def keep_prefix(
+        self,
+        name: str,
+        token_ids: tuple[int, ...],
+        *,
+        request_id: str,
+        tenant: str = "",
+        cache_salt: str = "",
+        ttl_s: float | None = None,
+    ) -> PrefixInfo:
+        """Keep a prefix in the cache under `name`, and compute what is not there yet. Returns what is kept then.
+
+        Raises RequestError, RateLimited or CapacityError if the engine does not take the name, and what `generate` raises
+        if computing fails: then the name holds, and takes the blocks of the next request that computes them.
+        """
+        sampling = SamplingParams(max_tokens=1, temperature=0.0)
+        self.check(token_ids, sampling)
+        client = self.parts.client
+        info = await client.pin_prefix(name, tenant, cache_salt, token_ids, ttl_s)
+        if info.num_cached_tokens == info.num_tokens:
+            return info
+        request = NewRequest(
+            request_id=RequestId(request_id),
+            prompt_token_ids=token_ids,
+            sampling=sampling,
+            arrival_s=self._clock(),
+            tenant=tenant,
+            cache_salt=cache_salt,
+        )
+        async with aclosing(self._answer(request, 0)) as deltas:
+            async for _ in deltas:
+                pass
+        return next((info for info in await client.list_prefixes(tenant) if info.name == name), info)
 
     async def _answer(self, request: NewRequest, index: int) -> AsyncGenerator[TextDelta]:
         text = OutputText(self.parts.tokenizer, request.sampling, index=index)

@@ -126,6 +126,7 @@ async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta,
             request_id=state.make_engine_request_id(call.answer_id),
             priority=call.fields.priority or 0,
             cache_salt=call.fields.cache_salt or "",
+            explain_cache=bool(call.fields.explain_cache),
         )
         async with aclosing(deltas):
             async for delta in deltas:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self, final
 
 from pelton.api.output import TextDelta
+from pelton.core.outputs import CacheMiss
 from pelton.errors import CapacityError, DeadlineExceeded, EngineError, RequestError
 from pelton.observability.metrics import FinishedRequest, Metrics
 from pelton.server.request_record import current_record
@@ -42,6 +43,7 @@ class Tally:
         self._arrival_s = clock()
         self._num_prompt_tokens: Sequence[int] = ()
         self._num_cached_tokens: list[int] = []
+        self._cache_misses: dict[int, CacheMiss] = {}  # by prompt
         self._num_output_tokens = [0] * num_answers
         self._last_token_s: list[float | None] = [None] * num_answers
         self._first_token_s: list[float | None] = [None] * num_answers
@@ -88,6 +90,8 @@ class Tally:
         prompt = index // self.sampling[0]
         self._has_deltas = True
         self._num_cached_tokens[prompt] = max(self._num_cached_tokens[prompt], delta.num_cached_tokens)
+        if delta.cache_miss is not None:
+            self._cache_misses.setdefault(prompt, delta.cache_miss)
         self._times[index].take(delta.timings)
         if delta.token_ids:
             last_s = self._last_token_s[index]
@@ -109,11 +113,17 @@ class Tally:
     def usage(self) -> dict[str, Any]:
         """The token counts so far, in OpenAI's words. A prompt counts once, whatever n is."""
         num_prompt, num_output = sum(self._num_prompt_tokens), sum(self._num_output_tokens)
+        details: dict[str, Any] = {"cached_tokens": sum(self._num_cached_tokens)}
+        if self._cache_misses:
+            details["cache_misses"] = [
+                {"prompt": prompt, "reason": miss.reason, "position": miss.position}
+                for prompt, miss in sorted(self._cache_misses.items())
+            ]
         return {
             "prompt_tokens": num_prompt,
             "completion_tokens": num_output,
             "total_tokens": num_prompt + num_output,
-            "prompt_tokens_details": {"cached_tokens": sum(self._num_cached_tokens)},
+            "prompt_tokens_details": details,
         }
 
     @property

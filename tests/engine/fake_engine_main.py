@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import time
@@ -46,6 +47,8 @@ class FaultyExecutor(HashExecutor):
                     raise ValueError("a kernel failed")
                 case "exit":
                     os._exit(3)
+                case "segfault":
+                    os.kill(os.getpid(), signal.SIGSEGV)
                 case "stall":
                     time.sleep(60)
                 case "garbage":

@@ -52,7 +52,7 @@ def test_slow_reader_gets_one_output() -> None:
 def test_id_in_use() -> None:
     async def test() -> None:
         requests = LiveRequests()
-        requests.open(make_request("a"))
+        requests.open(make_request("a")).is_sent = True
         with pytest.raises(RequestError, match="'a' is in use"):
             requests.open(make_request("a"))
         assert requests.leave(RequestId("a"))
@@ -63,9 +63,12 @@ def test_id_in_use() -> None:
         live = requests.open(make_request("a"))
         requests.deliver([output("a", 2)])
         assert await live.read() == output("a", 2)
+        live.is_sent = True
         requests.leave(RequestId("a"))
-        requests.end_all("error", "gone")
+        requests.unsend_all()
         requests.open(make_request("a"))
+        requests.leave(RequestId("a"))
+        requests.open(make_request("a"))  # the engine has never heard of the one that left
 
     run(test())
 

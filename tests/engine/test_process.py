@@ -23,9 +23,11 @@ from pelton.core.messages import (
     MessageReader,
     Outputs,
     Progress,
+    Pulse,
     Ready,
     Shutdown,
     ToEngine,
+    Working,
     encode_message,
 )
 
@@ -52,7 +54,7 @@ class Engine:
             data = self.sock.recv(1 << 16)
             if not data:
                 return None
-            self._messages += self._reader.feed(data)
+            self._messages += [each for each in self._reader.feed(data) if not isinstance(each, Pulse | Working)]
         return self._messages.pop(0)
 
     def start(self, **behaviour: object) -> None:

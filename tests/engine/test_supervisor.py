@@ -9,7 +9,7 @@ import pytest
 from tests.engine.fake_engine_main import Behaviour
 from tests.engine.fakes import make_request
 
-from pelton.core.messages import Add, EngineFacts, FromEngine, Outputs, Progress, Ready
+from pelton.core.messages import Add, EngineFacts, FromEngine, Outputs, Progress, Pulse, Ready, Working
 from pelton.engine.started import start_process
 from pelton.engine.supervisor import Listener, Patience, Supervisor
 
@@ -29,7 +29,8 @@ class Notes(Listener):
     def on_message(self, message: FromEngine) -> None:
         """Write it down once."""
         name = type(message).__name__
-        if name not in self.heard[-1:] and (not isinstance(message, Outputs) or message.outputs):
+        is_news = not isinstance(message, Pulse | Working) and (not isinstance(message, Outputs) or message.outputs)
+        if name not in self.heard[-1:] and is_news:
             self.heard.append(name)
 
     def on_up(self, facts: EngineFacts) -> None:
@@ -37,8 +38,13 @@ class Notes(Listener):
         self.heard.append(f"up with {facts.num_blocks} blocks")
         self.came_up.set()
 
-    def on_down(self, reason: str) -> None:
+    def on_given_up(self, reason: str) -> None:
         """Write it down."""
+        self.heard.append("given up")
+
+    def on_down(self, reason: str, *, is_external: bool) -> None:
+        """Write it down."""
+        assert not is_external
         self.heard.append(reason)
         self.came_up.clear()
         self.went_down.set()
@@ -57,7 +63,8 @@ def test_listener_and_log_hear_of_the_end_and_of_the_next_engine(caplog: pytest.
         supervisor.send(Add(make_request("a", [1, 2, 3], 50)))
         await notes.went_down.wait()
         down = "The engine process died (exit code 3): the engine process closed its socket."
-        assert supervisor.problem() == down
+        assert supervisor.problem() is not None
+        assert supervisor.refusal() is None
         await notes.came_up.wait()
         assert supervisor.problem() is None
         await supervisor.close()
@@ -77,11 +84,14 @@ def test_close_while_waiting_for_the_next_try_leaves_no_process() -> None:
         config = msgspec.msgpack.encode(Behaviour(fault="exit"))
         supervisor = Supervisor([sys.executable, str(MAIN)], config, notes, Patience(first_backoff_s=60.0))
         await supervisor.start()
-        supervisor.send(Add(make_request("a", [1, 2, 3], 50)))
-        await notes.went_down.wait()
+        for _ in range(2):  # the first restart does not wait
+            await notes.came_up.wait()
+            notes.went_down.clear()
+            supervisor.send(Add(make_request("a", [1, 2, 3, 4, 5], 50)))
+            await notes.went_down.wait()
         await supervisor.close()
         assert supervisor.pid is None
-        assert supervisor.num_restarts == 0
+        assert supervisor.num_restarts == 1
 
     asyncio.run(asyncio.wait_for(test(), 30))
 

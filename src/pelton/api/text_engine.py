@@ -143,7 +143,7 @@ class TextEngine:
         """
         for prompt_token_ids in prompts:
             self.check(prompt_token_ids, sampling)
-        problem = self.parts.client.health_problem()
+        problem = self.parts.client.refusal()
         if problem is not None:
             raise CapacityError(f"The engine takes no requests: {problem}", retry_after_s=5.0)
         arrival_s = self._clock()

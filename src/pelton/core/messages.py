@@ -5,7 +5,7 @@ version is in every frame and the length is checked before anything is allocated
 garbage, is a TransferError and never a misread message. No pickle: a message can only be one of the types below.
 
     to the engine     Hello, then Add, Abort, Drain, Shutdown, PinPrefix, ListPrefixes, ReleasePrefix
-    from the engine   Progress, then Ready, then Outputs (also as heartbeat); Failed at any time, as the last
+    from the engine   Progress, then Ready, then Working, Outputs (also as heartbeat), Pulse; Failed at any time, last
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pelton.core.outputs import EngineStats, PrefixInfo, RequestOutput
 from pelton.core.step import NewRequest, RequestId
 from pelton.errors import EngineError, TransferError
 
-SCHEMA_VERSION = 1  # add one when a field of any message changes its meaning or goes
+SCHEMA_VERSION = 2  # add one when a field of any message changes its meaning or goes
 MAX_BODY_BYTES = 64 << 20
 HEADER = struct.Struct("<2sHI")
 MARK = b"PL"
@@ -121,6 +121,19 @@ class PrefixAnswer(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     error_class: str = ""
 
 
+class Working(msgspec.Struct, frozen=True, tag=True):
+    """The next step, and all up to the next Working, computes tokens of these requests and of no others."""
+
+    request_ids: tuple[RequestId, ...]
+
+
+class Pulse(msgspec.Struct, frozen=True, tag=True):
+    """Sent every fraction of a second, also during a step. `problem` says why the step will never end."""
+
+    step_age_s: float  # 0: between steps
+    problem: str = ""
+
+
 class Failed(msgspec.Struct, frozen=True, tag=True):
     """The engine cannot go on and exits. `error_class` is the name of a class of `pelton.errors`."""
 
@@ -130,7 +143,7 @@ class Failed(msgspec.Struct, frozen=True, tag=True):
 
 PrefixQuestion = PinPrefix | ListPrefixes | ReleasePrefix
 ToEngine = Hello | Add | Abort | Drain | Shutdown | PrefixQuestion
-FromEngine = Progress | Ready | Outputs | PrefixAnswer | Failed
+FromEngine = Progress | Ready | Outputs | Working | Pulse | PrefixAnswer | Failed
 MessageT = TypeVar("MessageT", ToEngine, FromEngine)
 
 _encoder = msgspec.msgpack.Encoder()

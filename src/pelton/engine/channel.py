@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import socket
+import threading
 from collections.abc import Iterator
 from typing import final
 
@@ -24,17 +25,20 @@ class ServerGone(TransferError):
 
 @final
 class Channel:
-    """Messages over a connected stream socket. Belongs to one thread."""
+    """Messages over a connected stream socket. Any thread may send; one receives."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(True)
         self._sock = sock
+        self._sending = threading.Lock()
         self._reader: MessageReader[ToEngine] = MessageReader(ToEngine)  # type: ignore[arg-type]
 
     def send(self, message: FromEngine) -> None:
         """Send a message, waiting until the socket takes it. Raises ServerGone."""
         try:
-            self._sock.sendall(encode_message(message))
+            frame = encode_message(message)
+            with self._sending:
+                self._sock.sendall(frame)
         except (BrokenPipeError, ConnectionError) as error:
             raise ServerGone("engine socket: the server is gone.") from error
 

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import final
 
 from pelton.core.messages import (
@@ -19,11 +20,14 @@ from pelton.core.messages import (
     Failed,
     FromEngine,
     MessageReader,
+    Outputs,
     Progress,
+    Pulse,
     Ready,
     ToEngine,
     encode_message,
 )
+from pelton.engine.process_state import read_state
 from pelton.engine.started import Started
 from pelton.errors import (
     BackendError,
@@ -60,9 +64,13 @@ class Child(asyncio.Protocol):
         self.ready: asyncio.Future[EngineFacts] = loop.create_future()
         self.lost: asyncio.Future[EngineError] = loop.create_future()
         self.last_message_s = time.monotonic()
+        self.pulse = Pulse(0.0)
+        self.was_stopped = False  # somebody stopped the process, and it was ended for that
+        self.has_given_output = False
         self._stage = ""
         self.is_unintelligible = False  # it sent what is no message, and was killed for it
         self._process = process
+        self._kills_itself = False  # it was ended from here
         self._on_message = on_message
         self._reader: MessageReader[FromEngine] = MessageReader(FromEngine)  # type: ignore[arg-type]
         self._transport: asyncio.WriteTransport | None = None
@@ -88,7 +96,7 @@ class Child(asyncio.Protocol):
         except TransferError as error:
             self.is_unintelligible = not self.lost.done()
             self._lose(error)
-            self._process.kill()
+            self.kill()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
@@ -115,14 +123,28 @@ class Child(asyncio.Protocol):
         try:
             await asyncio.to_thread(self._process.wait, timeout_s)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            self.kill()
             await asyncio.to_thread(self._process.wait)
         if self._transport is not None:
             self._transport.abort()
         return describe_exit(self._process.returncode)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether somebody stopped the process (SIGSTOP, a debugger). Linux only; elsewhere its silence tells."""
+        try:
+            return read_state(Path(f"/proc/{self.pid}/stat")) in ("T", "t")
+        except OSError:
+            return False
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether a signal from outside ended it. True for the system's killer when memory is short, too."""
+        return self._process.returncode in (-signal.SIGKILL, -signal.SIGTERM) and not self._kills_itself
+
     def kill(self) -> None:
         """End the process at once."""
+        self._kills_itself = True
         self._process.kill()
 
     def _take(self, message: FromEngine) -> None:
@@ -132,6 +154,10 @@ class Child(asyncio.Protocol):
             case Ready(facts):
                 if not self.ready.done():
                     self.ready.set_result(facts)
+            case Pulse():
+                self.pulse = message
+            case Outputs(outputs):
+                self.has_given_output = self.has_given_output or bool(outputs)
             case Progress(stage, fraction):
                 is_next = stage != self._stage  # one line for each stage; who wants more watches a bar
                 logger.log(logging.INFO if is_next else logging.DEBUG, "engine: %s, %.0f %%", stage, 100 * fraction)

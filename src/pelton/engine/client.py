@@ -18,7 +18,7 @@ class EngineClient(ABC):
     def generate(self, request: NewRequest) -> AsyncGenerator[RequestOutput]:
         """Submit `request` and yield its outputs; the last one has a finish_reason, always.
 
-        Closing the iterator early aborts the request. If the engine dies, the last output says "error".
+        Closing the iterator early aborts the request. If the engine dies for good, the last output says "error".
         """
 
     @abstractmethod
@@ -32,6 +32,10 @@ class EngineClient(ABC):
     @abstractmethod
     def health_problem(self) -> str | None:
         """Why the engine cannot be trusted with a request (dead, starting, no step finished for too long), or None."""
+
+    def refusal(self) -> str | None:
+        """Why a request would be refused now, or None: it is taken, even if an engine has to be started again first."""
+        return self.health_problem()
 
     @property
     def prefixes(self) -> PrefixQueries:

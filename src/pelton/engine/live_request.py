@@ -15,7 +15,7 @@ from typing import final
 
 import msgspec
 
-from pelton.core.outputs import FinishReason, RequestOutput
+from pelton.core.outputs import FinishReason, RequestOutput, Timings
 from pelton.core.step import NewRequest, RequestId
 from pelton.errors import RequestError
 
@@ -37,14 +37,39 @@ class LiveRequest:
     def __init__(self, request: NewRequest) -> None:
         self.request = request
         self.output_token_ids = list(request.output_token_ids)
+        self.is_sent = False  # the engine knows of it
+        self.num_restarts = 0  # of the engine, while it had the request
+        self._timings = Timings()
         self._unread: RequestOutput | None = None
         self._arrived = asyncio.Event()
 
     def put(self, output: RequestOutput) -> None:
         """Hand an output over. Never blocks."""
         self.output_token_ids += output.token_ids
+        output = self._with_own_timings(output)
         self._unread = output if self._unread is None else merge_outputs(self._unread, output)
         self._arrived.set()
+
+    def make_resumed(self) -> NewRequest:
+        """The request as another engine must get it, to go on where this one stopped."""
+        if len(self.output_token_ids) == len(self.request.output_token_ids):
+            return self.request
+        return msgspec.structs.replace(self.request, output_token_ids=tuple(self.output_token_ids))
+
+    def _with_own_timings(self, output: RequestOutput) -> RequestOutput:
+        """With the first times of all engines that had the request."""
+        if self.num_restarts == 0:
+            self._timings = output.timings
+            return output
+        first = self._timings
+        timings = msgspec.structs.replace(
+            output.timings,
+            first_scheduled_s=first.first_scheduled_s or output.timings.first_scheduled_s,
+            first_token_s=first.first_token_s or output.timings.first_token_s,
+            num_restarts=self.num_restarts,
+        )
+        self._timings = timings
+        return msgspec.structs.replace(output, timings=timings)
 
     async def read(self) -> RequestOutput:
         """All that arrived since the last call, as one output; waits for the first."""
@@ -86,11 +111,12 @@ class LiveRequests:
 
         Its id stays in use until its last output has come, or that would end the next request of this id.
         """
-        was_live = request_id in self._live
-        if was_live:
-            self._left.add(request_id)
+        live = self._live.get(request_id)
+        if live is not None:
+            if live.is_sent:
+                self._left.add(request_id)
             self._remove(request_id)
-        return was_live
+        return live is not None
 
     def deliver(self, outputs: Iterable[RequestOutput]) -> None:
         """Hand each output to its reader. Outputs of requests that nobody listens to any more are dropped."""
@@ -102,6 +128,13 @@ class LiveRequests:
                 live.put(output)
             elif output.finish_reason is not None:
                 self._left.discard(output.request_id)
+
+    def unsend_all(self) -> None:
+        """The engine is gone: it knows of none of them, and will not say a last word of those that left."""
+        for live in self:
+            live.num_restarts += live.is_sent
+            live.is_sent = False
+        self._left.clear()
 
     def end_all(self, reason: FinishReason, error: str | None = None) -> None:
         """End every request, from this side."""

@@ -27,6 +27,7 @@ class EngineLoop:
     """Takes requests, makes steps, gives outputs. `clock` counts seconds and never goes back."""
 
     def __init__(self, scheduler: Scheduler, executor: Executor, clock: Callable[[], float] = time.monotonic) -> None:
+        self.on_step: Callable[[SchedulerOutput], None] = lambda step: None  # before it is computed
         self._scheduler = scheduler
         self._executor = executor
         self._clock = clock
@@ -36,6 +37,7 @@ class EngineLoop:
         self._step_tokens = [0] * (len(bucket.STEP_TOKENS) + 1)
         self._num_step_tokens = 0
         self.num_steps = 0  # each repeat counts
+        self.longest_step_s = 0.0
         self._is_draining = False
         self.broken: str | None = None  # why no further step can be made
         self.step_started_s: float | None = None  # of the step under way; read by a watchdog in another thread
@@ -89,6 +91,7 @@ class EngineLoop:
                 raise
             finally:
                 self._last_step_s = (self._clock() - started_s) / repeat
+                self.longest_step_s = max(self.longest_step_s, self._last_step_s)
                 self.step_started_s = None
                 self.num_steps += repeat
         refused, self._refused = self._refused, []
@@ -153,6 +156,7 @@ class EngineLoop:
 
     def _make_step(self, started_s: float) -> int:
         step: SchedulerOutput = self._scheduler.schedule(started_s)
+        self.on_step(step)
         result = self._executor.execute(step)
         self._scheduler.update(step, result, self._clock())
         num_tokens = sum(part.num_scheduled_tokens for part in step.scheduled)

@@ -1,7 +1,8 @@
 """What the engine process does: hear Hello, load, say Ready, then read messages between steps until the server ends it.
 
 Without work it sleeps on the socket and sends a heartbeat every `heartbeat_s`; with work it looks at the socket
-between steps and does not wait. So a server that hears nothing for much longer than a step knows that it is stuck.
+between steps and does not wait. A thread of its own (pulse.py) says how the step is doing, so the server soon knows
+when one hangs. A step that raises ends the process: what is in the cache is then unknown, and the server has the rest.
 
 The process belongs to the server: it ignores SIGINT and SIGTERM (the server decides), and ends when the server's end
 of the socket closes, even from the middle of a step or while loading: a killed server leaves nothing behind.
@@ -18,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, final
 
 from pelton.core.messages import (
     Abort,
@@ -35,10 +36,13 @@ from pelton.core.messages import (
     ReleasePrefix,
     Shutdown,
     ToEngine,
+    Working,
 )
 from pelton.core.outputs import RequestOutput
+from pelton.core.step import RequestId, SchedulerOutput
 from pelton.engine.channel import Channel, ServerGone
 from pelton.engine.loop import EngineLoop
+from pelton.engine.pulse import start_pulse
 from pelton.errors import EngineError, InternalError, TransferError
 
 logger = logging.getLogger(__name__)
@@ -61,6 +65,7 @@ def run_engine(sock: socket.socket, make_engine: MakeEngine, heartbeat_s: float 
         hello = receive_hello(channel)
         engine, facts = make_engine(hello.config, lambda stage, fraction: channel.send(Progress(stage, fraction)))
         channel.send(Ready(facts))
+        start_pulse(engine, channel.send)
         serve(channel, engine, heartbeat_s)
     except ServerGone:
         return 0
@@ -84,6 +89,7 @@ def receive_hello(channel: Channel) -> Hello:
 def serve(channel: Channel, engine: EngineLoop, heartbeat_s: float) -> None:
     """Make steps while there is work. Returns on Shutdown; raises InternalError once the engine is broken."""
     last_sent_s = 0.0
+    engine.on_step = Announcer(channel).announce
     is_asked_to_end = False
     while not is_asked_to_end:
         for message in channel.receive(0.0 if engine.has_work else heartbeat_s):
@@ -95,12 +101,28 @@ def serve(channel: Channel, engine: EngineLoop, heartbeat_s: float) -> None:
         for answer in engine.take_answers():
             channel.send(answer)
         outputs = step_or_break(engine)
+        if engine.broken is not None:
+            raise InternalError(engine.broken)  # the server still has the requests, and gives them to the next engine
         now_s = time.monotonic()
         if outputs or now_s - last_sent_s >= heartbeat_s:
             channel.send(Outputs(tuple(outputs), engine.stats()))
             last_sent_s = now_s
-        if engine.broken is not None:
-            raise InternalError(engine.broken)
+
+
+@final
+class Announcer:
+    """Tells the server whose tokens the next step computes, whenever that changes: if it fails, they are suspects."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._last: tuple[RequestId, ...] = ()
+
+    def announce(self, step: SchedulerOutput) -> None:
+        """Called before every step."""
+        request_ids = tuple(part.request_id for part in step.scheduled)
+        if request_ids != self._last:
+            self._last = request_ids
+            self._channel.send(Working(request_ids))
 
 
 def apply_message(engine: EngineLoop, message: ToEngine) -> None:

@@ -1,8 +1,9 @@
 """Talks to an engine in a process of its own, and outlives it.
 
-Every request that was given to the engine is kept here with its prompt and the tokens received, until its last output.
-When the engine is gone, all of them get an "error" output at once, with the reason; requests that come while there is
-no engine are refused with CapacityError, and later ones go to the next engine.
+Every request is kept here with its prompt and the tokens received, until its last output. When the engine is gone, the
+next one gets all of them with what they have, and goes on: tokens depend on nothing but the request and its position,
+so nobody can tell. Requests that come meanwhile wait. One that takes the engine with it twice ends with an error
+(replay.py); all do if the supervisor gives up.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import final
 
-from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs, PrefixAnswer, Progress
+from pelton.core.messages import Abort, Add, EngineFacts, FromEngine, Outputs, PrefixAnswer, Progress, Working
 from pelton.core.outputs import EngineStats, RequestOutput
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
-from pelton.engine.live_request import LiveRequests, read_to_end
+from pelton.engine.live_request import LiveRequest, LiveRequests, read_to_end
 from pelton.engine.prefix_query import PrefixQueries
+from pelton.engine.replay import Replay
 from pelton.engine.started import Started
 from pelton.engine.stats_sum import StatsSum
 from pelton.engine.supervisor import Listener, Patience, Supervisor
@@ -33,6 +35,8 @@ class ProcessClient(EngineClient, Listener):
     ) -> None:
         self._supervisor = Supervisor(command, config, self, patience, first)
         self._live = LiveRequests()
+        self._replay = Replay()
+        self._working: tuple[RequestId, ...] = ()  # the requests of the engine's last step
         self._prefixes = PrefixQueries(self._supervisor.send)
         self._stats = StatsSum()
         self._facts: EngineFacts | None = None
@@ -67,11 +71,11 @@ class ProcessClient(EngineClient, Listener):
         if self._facts is not None:
             check_against_facts(request, self._facts)
         await self._supervisor.wait_until_writable()
-        problem = self._supervisor.problem()
+        problem = self.refusal()
         if problem is not None:
             raise CapacityError(problem)
         live = self._live.open(request)
-        self._supervisor.send(Add(request))
+        self._send_unsent(live)
         async with aclosing(read_to_end(live, self._live, self._send_abort)) as outputs:
             async for output in outputs:
                 yield output
@@ -96,6 +100,10 @@ class ProcessClient(EngineClient, Listener):
         """Why the engine cannot be trusted with a request, or None."""
         return self._supervisor.problem()
 
+    def refusal(self) -> str | None:
+        """None also while an engine that went is being replaced."""
+        return self._supervisor.refusal()
+
     async def close(self, drain_timeout_s: float = 0.0) -> None:
         """Let live requests run for at most `drain_timeout_s`, abort the others, and end the engine."""
         self._supervisor.begin_drain()
@@ -110,6 +118,10 @@ class ProcessClient(EngineClient, Listener):
         if isinstance(message, Outputs):
             self._stats.take(message.stats)
             self._live.deliver(message.outputs)
+            if self._replay.is_trying:
+                self._go_on_after_trial(message.outputs)
+        elif isinstance(message, Working):
+            self._working = message.request_ids
         elif isinstance(message, PrefixAnswer):
             self._prefixes.deliver(message)
         elif isinstance(message, Progress) and self._on_progress is not None:
@@ -119,12 +131,43 @@ class ProcessClient(EngineClient, Listener):
         """Remember what the engine told of itself."""
         self._facts = facts
         self._prefixes.renew()
+        self._send_unsent()
 
-    def on_down(self, reason: str) -> None:
-        """End every live request with an error."""
+    def on_down(self, reason: str, *, is_external: bool) -> None:
+        """Find out who may be to blame; the others only notice a pause."""
         self._stats.end_engine()
+        self._live.unsend_all()
+        live_ids = {live.request.request_id for live in self._live}
+        self._prefixes.fail_all(reason)
+        culprit = self._replay.down(self._working, live_ids, is_external=is_external)
+        self._working = ()
+        if culprit is not None and culprit in live_ids:
+            error = f"The engine failed twice while it computed this request, the second time alone. {reason}"
+            self._live.deliver([RequestOutput(request_id=culprit, finish_reason="error", error=error)])
+
+    def on_given_up(self, reason: str) -> None:
+        """End every live request with an error."""
         self._live.end_all("error", reason)
         self._prefixes.fail_all(reason)
 
+    def _send_unsent(self, newest: LiveRequest | None = None) -> None:
+        """Give the engine whom it does not know yet and may have; only `newest`, if nobody else can be waiting."""
+        if not self._supervisor.is_up:
+            return
+        if newest is not None and not self._replay.is_trying:
+            chosen = [newest]
+        else:
+            unsent = {live.request.request_id: live for live in self._live if not live.is_sent}
+            chosen = [unsent[request_id] for request_id in self._replay.choose(list(unsent))]
+        for live in chosen:
+            live.is_sent = True
+            self._supervisor.send(Add(live.make_resumed()))
+
+    def _go_on_after_trial(self, outputs: Sequence[RequestOutput]) -> None:
+        if any(self._replay.answered(output.request_id) for output in outputs):
+            self._send_unsent()
+
     def _send_abort(self, request_id: RequestId) -> None:
         self._supervisor.send(Abort(request_id))
+        if self._replay.forget(request_id):
+            self._send_unsent()

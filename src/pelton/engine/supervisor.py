@@ -1,8 +1,8 @@
 """Keeps one engine process running: starts it, notices that it died or is stuck, starts another.
 
-An engine that says nothing for `stall_timeout_s` is stuck: one that works sends after every step, one that is idle
-sends heartbeats. It is killed. Restarts wait twice as long each time, and end after `max_restarts` in a row that
-did not stay up for `stable_s`; from then on there is only `problem`.
+An engine that is stopped, says nothing for `silence_timeout_s`, or says that its step will not end, is killed. One
+restart is made at once; further ones wait, twice as long each time, and end after `max_restarts` in a row of engines
+that gave no output and did not stay up for `stable_s`. From then on there is only `problem`.
 
 Runs on the server's event loop. A failure of the very first start is raised to whoever called `start`: it is a wrong
 flag or file much more often than bad luck.
@@ -16,7 +16,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Final, final
 
 from pelton import __version__
 from pelton.core.messages import Drain, EngineFacts, FromEngine, Hello, Shutdown, ToEngine
@@ -26,13 +26,18 @@ from pelton.errors import EngineError, InternalError, TransferError
 
 logger = logging.getLogger(__name__)
 
+LOOK_S: Final = 0.25
+SILENCE_S: Final = 2.0  # from then on it cannot be trusted, which is not yet a reason to end it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
     """How long the supervisor waits for what."""
 
     start_timeout_s: float = 600.0  # from one sign of life to the next, while the engine loads
-    stall_timeout_s: float = 30.0  # much longer than the longest step
+    stopped_timeout_s: float = 1.5  # of silence, from a process that is stopped
+    silence_timeout_s: float = 10.0  # it speaks every 0.4 s, but the machine may be busy
+    stall_timeout_s: float = 30.0  # of one step: much longer than the longest
     exit_timeout_s: float = 5.0
     first_backoff_s: float = 0.5
     max_backoff_s: float = 30.0
@@ -52,8 +57,15 @@ class Listener(ABC):
         """An engine is ready. It knows of no request."""
 
     @abstractmethod
-    def on_down(self, reason: str) -> None:
-        """The engine is gone, with all its requests. `reason` is a sentence."""
+    def on_down(self, reason: str, *, is_external: bool) -> None:
+        """The engine is gone, with all its requests. `reason` is a sentence. `on_up` or `on_given_up` follows.
+
+        `is_external`: it was killed or stopped by somebody else; otherwise a request of its last step may be to blame.
+        """
+
+    @abstractmethod
+    def on_given_up(self, reason: str) -> None:
+        """There will be no further engine."""
 
 
 @final
@@ -79,6 +91,9 @@ class Supervisor:
         self._child: Child | None = None
         self._keeper: asyncio.Task[None] | None = None
         self._problem: str | None = "The engine has not been started."
+        self._is_ready = False  # there is an engine that takes messages
+        self._is_expected = False  # if there is none, another one is on its way
+        self._is_closing = False
         self.num_restarts = 0
 
     @property
@@ -86,14 +101,27 @@ class Supervisor:
         """The engine's process id, while there is one."""
         return None if self._child is None else self._child.pid
 
+    @property
+    def is_up(self) -> bool:
+        """Whether messages reach an engine that is ready."""
+        return self._is_ready and self._child is not None and not self._child.lost.done()
+
+    def refusal(self) -> str | None:
+        """Why there is no engine and will be none soon, or None."""
+        return None if self._is_expected else self.problem()
+
     def problem(self) -> str | None:
         """Why there is no engine to give requests to, or None."""
+        if self._is_closing:
+            return "The server is shutting down."
         if self._problem is None and self._child is not None:
             if self._child.lost.done():
                 return f"The engine has ended: {self._child.lost.result()}"
             silence_s = time.monotonic() - self._child.last_message_s
-            if silence_s > self._patience.stall_timeout_s:
+            if silence_s > SILENCE_S:
                 return f"The engine has said nothing for {silence_s:.0f} s."
+            if self._child.pulse.problem:
+                return f"The engine is stuck: {self._child.pulse.problem}."
         return self._problem
 
     async def start(self) -> EngineFacts:
@@ -103,6 +131,7 @@ class Supervisor:
         except EngineError as error:
             self._problem = f"The engine could not be started: {error}"
             raise
+        self._is_expected = True
         self._keeper = asyncio.create_task(self._keep_running(), name="engine-supervisor")
         return facts
 
@@ -118,12 +147,14 @@ class Supervisor:
 
     def begin_drain(self) -> None:
         """Refuse requests from here on."""
-        self._problem = "The server is shutting down."
+        self._is_closing = True
+        self._is_expected = False
         self.send(Drain())
 
     async def close(self) -> None:
         """End the engine: politely, then not."""
-        self._problem = "The server is shutting down."
+        self._is_closing = True
+        self._is_expected = False
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
@@ -151,6 +182,7 @@ class Supervisor:
             self._child = None
             raise
         self._problem = None
+        self._is_ready = True
         self._listener.on_up(facts)
         return facts
 
@@ -178,18 +210,22 @@ class Supervisor:
         while True:
             started_s = time.monotonic()
             if self._child is not None:
-                reason = await self._watch(self._child)
+                child = self._child
+                reason = await self._watch(child)
                 self._child = None
+                self._is_ready = False
                 logger.error("%s", reason)
                 self._problem = reason
-                self._listener.on_down(reason)
-            num_failures = 1 if time.monotonic() - started_s > self._patience.stable_s else num_failures + 1
+                self._listener.on_down(reason, is_external=child.was_killed or child.was_stopped)
+                was_useful = child.has_given_output or time.monotonic() - started_s > self._patience.stable_s
+                num_failures = 0 if was_useful else num_failures
+            num_failures += 1
             if num_failures > self._patience.max_restarts:
-                self._problem = f"The engine failed {num_failures} times in a row and is not restarted. Last: {reason}"
-                logger.error("%s", self._problem)
+                self._give_up(f"The engine failed {num_failures} times in a row and is not restarted. Last: {reason}")
                 return
-            delay_s = self._patience.first_backoff_s * 2 ** (num_failures - 1)
-            await asyncio.sleep(min(delay_s, self._patience.max_backoff_s))
+            if num_failures > 1:
+                delay_s = self._patience.first_backoff_s * 2 ** (num_failures - 2)
+                await asyncio.sleep(min(delay_s, self._patience.max_backoff_s))
             self.num_restarts += 1
             try:
                 await self._start_child()
@@ -200,16 +236,25 @@ class Supervisor:
             else:
                 logger.info("the engine was started again and takes requests")
 
+    def _give_up(self, reason: str) -> None:
+        self._problem = reason
+        self._is_expected = False
+        logger.error("%s", reason)
+        self._listener.on_given_up(reason)
+
     async def _watch(self, child: Child) -> str:
         """Wait until the engine is gone, or stuck and killed. Why, as a sentence."""
-        stall_timeout_s = self._patience.stall_timeout_s
+        looked_s = time.monotonic()
         while not child.lost.done():
-            await asyncio.wait({child.lost}, timeout=stall_timeout_s / 4)
-            silence_s = time.monotonic() - child.last_message_s
-            if silence_s > stall_timeout_s and not child.lost.done():
+            await asyncio.wait({child.lost}, timeout=LOOK_S)
+            last_looked_s, looked_s = looked_s, time.monotonic()
+            if looked_s - last_looked_s > 2 * LOOK_S:
+                continue  # this process itself was held up: what the engine said meanwhile is not read yet
+            problem = None if child.lost.done() else self._find_whether_stuck(child, looked_s)
+            if problem is not None:
                 child.kill()
                 await child.end(0.0)
-                return f"The engine was stuck: no step finished for {silence_s:.0f} s. It was ended and restarts."
+                return f"The engine was stuck: {problem}. It was ended and restarts."
         error = child.lost.result()
         how = await child.end(self._patience.exit_timeout_s)
         if isinstance(error, InternalError):
@@ -217,3 +262,17 @@ class Supervisor:
         if child.is_unintelligible:
             return f"The engine was ended, because it cannot be understood: {error}"
         return f"The engine process died ({how}): {error}."
+
+    def _find_whether_stuck(self, child: Child, now_s: float) -> str | None:
+        """Why the engine must be ended, or None."""
+        silence_s = now_s - child.last_message_s
+        if silence_s > self._patience.stopped_timeout_s and child.is_stopped:
+            child.was_stopped = True
+            return f"its process was stopped {silence_s:.0f} s ago"
+        if silence_s > self._patience.silence_timeout_s:
+            return f"it said nothing for {silence_s:.0f} s"
+        if child.pulse.problem:
+            return child.pulse.problem
+        if child.pulse.step_age_s > self._patience.stall_timeout_s:
+            return f"no step finished for {child.pulse.step_age_s:.0f} s"
+        return None

@@ -1,0 +1,76 @@
+"""Which live requests are given to an engine, and in which order, after its predecessor went.
+
+All of them at once, if the engine was killed from outside. If it failed by itself one of its requests may be why: those
+of the step it failed in are suspects, and each is tried alone, the newest first, before anybody else is sent. One that
+takes the engine with it a second time has failed, alone; one that gets a token is cleared. Somebody who is in the
+engine for the MAX_KILLS-th kill is a suspect too: a system that is out of memory kills from outside.
+
+Bookkeeping only: knows no process and no clock. Belongs to the client's event loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from typing import Final, final
+
+from pelton.core.step import RequestId
+
+MAX_KILLS: Final = 3
+
+
+@final
+class Replay:
+    """Who may be sent now. `down`, `up` and `answered` are told what happens; `choose` says whom to send."""
+
+    def __init__(self) -> None:
+        self._kills: Counter[RequestId] = Counter()
+        self._suspects: list[RequestId] = []  # the last one is tried next
+        self._trial: RequestId | None = None
+
+    @property
+    def is_trying(self) -> bool:
+        """Whether somebody is tried alone, so that all others wait."""
+        return self._trial is not None or bool(self._suspects)
+
+    def down(self, working: Sequence[RequestId], live: Collection[RequestId], *, is_external: bool) -> RequestId | None:
+        """The engine went during a step of `working`. The request that is to blame and must end, if there is one."""
+        self._kills = Counter({request_id: kills for request_id, kills in self._kills.items() if request_id in live})
+        trial, self._trial = self._trial, None
+        if trial is not None:
+            if is_external:
+                self._suspects.append(trial)  # nothing is proved
+                return None
+            self._suspects.clear()
+            return trial
+        involved = [request_id for request_id in working if request_id in live]
+        if is_external:
+            self._kills.update(involved)
+            involved = [request_id for request_id in involved if self._kills[request_id] >= MAX_KILLS]
+        known = set(involved)
+        self._suspects = [suspect for suspect in self._suspects if suspect not in known] + involved
+        return None
+
+    def choose(self, unsent: Sequence[RequestId]) -> list[RequestId]:
+        """Whom of `unsent`, in order of arrival, to send to the engine now."""
+        waiting = set(unsent)
+        if self._trial is not None:
+            return []
+        while self._suspects:
+            suspect = self._suspects.pop()
+            if suspect in waiting:
+                self._trial = suspect
+                return [suspect]
+        return list(unsent)
+
+    def answered(self, request_id: RequestId) -> bool:
+        """The request got a token, or has ended. True if others may be sent now that had to wait for it."""
+        if request_id != self._trial:
+            return False
+        self._trial = None
+        return True
+
+    def forget(self, request_id: RequestId) -> bool:
+        """The request has ended or left. True if others may be sent now that had to wait for it."""
+        self._kills.pop(request_id, None)
+        return self.answered(request_id)

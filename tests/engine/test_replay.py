@@ -1,0 +1,95 @@
+"""Who is sent, who is tried alone, and who is to blame."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pelton.core.step import RequestId
+from pelton.engine.replay import MAX_KILLS, Replay
+
+pytestmark = pytest.mark.unit
+A, B, C, D = map(RequestId, "abcd")
+
+
+def test_after_a_kill_from_outside_all_are_sent_at_once() -> None:
+    replay = Replay()
+    assert replay.down([A, B], {A, B, C}, is_external=True) is None
+    assert not replay.is_trying
+    assert replay.choose([A, B, C]) == [A, B, C]
+
+
+def test_suspects_are_tried_alone_and_the_newest_first() -> None:
+    replay = Replay()
+    replay.down([A, B], {A, B, C}, is_external=False)
+    assert replay.choose([A, B, C]) == [B]
+    assert replay.choose([A, C]) == []
+    assert not replay.answered(A)
+    assert replay.answered(B)
+    assert replay.choose([A, C]) == [A]
+    assert replay.is_trying
+    assert replay.down([A, B], {A, B, C}, is_external=False) == A
+    assert replay.choose([B, C]) == [B, C]
+
+
+def test_a_kill_from_outside_proves_nothing_about_who_is_tried() -> None:
+    replay = Replay()
+    replay.down([A], {A, B}, is_external=False)
+    assert replay.choose([A, B]) == [A]
+    assert replay.down([A], {A, B}, is_external=True) is None
+    assert replay.choose([A, B]) == [A]
+
+
+def test_suspects_that_leave_are_skipped() -> None:
+    replay = Replay()
+    replay.down([A, B, C], {A, B, C, D}, is_external=False)
+    assert replay.choose([A, B, D]) == [B]
+    assert replay.forget(B)
+    assert not replay.forget(D)
+    assert replay.choose([D]) == [D]
+    assert not replay.is_trying
+
+
+def test_who_is_there_whenever_it_is_killed_becomes_a_suspect() -> None:
+    replay = Replay()
+    for _ in range(MAX_KILLS - 1):
+        replay.down([A, B], {A, B}, is_external=True)
+        assert replay.choose([A, B]) == [A, B]
+    replay.forget(B)
+    replay.down([A, B], {A, B}, is_external=True)
+    assert replay.choose([A, B]) == [A]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    num_requests=st.integers(1, 12),
+    poison=st.sets(st.integers(0, 11), max_size=3),
+    kills=st.lists(st.booleans(), max_size=4),
+    width=st.integers(1, 12),
+)
+def test_everybody_ends_and_only_poison_is_blamed(
+    num_requests: int, poison: set[int], kills: list[bool], width: int
+) -> None:
+    """An engine that computes the `width` oldest of what it has and fails with poison among them."""
+    ids = [RequestId(str(number)) for number in range(num_requests)]
+    live, blamed, replay, num_engines = list(ids), set(), Replay(), 0
+    while live:
+        num_engines += 1
+        assert num_engines <= 4 * (num_requests + len(kills) + 1), "it never ends"
+        engine: list[RequestId] = []
+        while live:
+            engine += replay.choose([request_id for request_id in live if request_id not in engine])
+            assert engine, "nobody is sent and nobody is tried"
+            step = engine[:width]
+            is_killed = bool(kills) and kills.pop()
+            if is_killed or any(int(request_id) in poison for request_id in step):
+                culprit = replay.down(step, set(live), is_external=is_killed)
+                if culprit is not None:
+                    blamed.add(int(culprit))
+                    live.remove(culprit)
+                break
+            for request_id in step:
+                replay.answered(request_id)
+                replay.forget(request_id)
+                live.remove(request_id)
+                engine.remove(request_id)
+    assert blamed == poison & set(range(num_requests))

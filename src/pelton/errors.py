@@ -5,6 +5,7 @@
       RequestError                     400, exit 2    what a client sent
         TooLong                        400            more tokens than the model or the pool can hold
         UnknownModel                   404
+        UnknownPrefix                  404
         Unauthorized                   401
         BadGrammar                     400
         BodyTooLarge                   413
@@ -62,6 +63,12 @@ class TooLong(RequestError):
 
 class UnknownModel(RequestError):
     """The request names a model that this server does not serve."""
+
+    http_status = 404
+
+
+class UnknownPrefix(RequestError):
+    """The caller has given no prefix this name, or its time is over."""
 
     http_status = 404
 

@@ -7,44 +7,16 @@ import contextlib
 import os
 import random
 import signal
-import sys
-from collections.abc import AsyncIterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import httpx
-import msgspec
 import pytest
-from tests.api.fakes import make_parts
 from tests.engine.fake_engine_main import Behaviour
 from tests.observability.exposition import parse_samples
-from tests.server.http import on_a_port
+from tests.server.engine_process import serving
 from tests.server.test_tally import check_law
 
-from pelton.api.text_engine import TextEngine
-from pelton.engine.process_client import ProcessClient
-from pelton.engine.supervisor import Patience
-from pelton.server.state import ServerState
-
 pytestmark = pytest.mark.cpu  # real processes
-MAIN = Path(__file__).parents[1] / "engine" / "fake_engine_main.py"
-PATIENCE = Patience(first_backoff_s=0.01, max_restarts=50)
-
-
-@contextlib.asynccontextmanager
-async def serving(**behaviour: object) -> AsyncIterator[tuple[ServerState, ProcessClient, httpx.AsyncClient]]:
-    """A server with a real engine process whose model is a hash."""
-    config = msgspec.msgpack.encode(Behaviour(**behaviour))  # type: ignore[arg-type]
-    client = ProcessClient([sys.executable, str(MAIN)], config, PATIENCE)
-    facts = await client.start()
-    try:
-        parts = replace(make_parts(max_num_queued_requests=8), client=client, facts=facts)
-        state = ServerState.make(TextEngine(parts))
-        async with on_a_port(state) as (url, _), httpx.AsyncClient(base_url=url, timeout=20) as http:
-            yield state, client, http
-    finally:
-        await client.close()
 
 
 class Scraper:
@@ -100,7 +72,7 @@ async def until_idle(scraper: Scraper) -> dict[str, float]:
 @pytest.mark.parametrize("kills", [False, True])
 def test_every_scrape_balances(kills: bool) -> None:
     async def run() -> None:
-        async with serving(step_s=0.0005) as (state, client, http):
+        async with serving(Behaviour(step_s=0.0005), max_num_queued_requests=8) as (state, client, http):
             scraper, random_ = Scraper(http), random.Random(1)
             scraping = asyncio.create_task(scraper.run())
             for number in range(40):
@@ -130,7 +102,7 @@ def test_every_scrape_balances(kills: bool) -> None:
 
 def test_gauges_do_not_freeze_when_all_clients_leave() -> None:
     async def run() -> None:
-        async with serving(step_s=0.01) as (_, client, http):
+        async with serving(Behaviour(step_s=0.01)) as (_, client, http):
             scraper = Scraper(http)
             body = {"prompt": [5, 6, 7], "max_tokens": 190, "ignore_eos": True, "stream": True}
             asks = [asyncio.create_task(http.post("/v1/completions", json=body)) for _ in range(6)]

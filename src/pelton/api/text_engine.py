@@ -134,6 +134,7 @@ class TextEngine:
         priority: int = 0,
         cache_salt: str = "",
         explain_cache: bool = False,
+        tenant: str = "",
     ) -> AsyncGenerator[TextDelta]:
         """Yield the deltas of all answers as they come. Checks everything before the engine hears of anything.
 
@@ -158,6 +159,7 @@ class TextEngine:
                     arrival_s=arrival_s,
                     cache_salt=cache_salt,
                     explain_cache=explain_cache,
+                    tenant=tenant,
                 ),
                 index,
             )
@@ -176,17 +178,20 @@ class TextEngine:
         tenant: str = "",
         cache_salt: str = "",
         ttl_s: float | None = None,
+        on_delta: Callable[[TextDelta], None] = lambda _delta: None,
     ) -> PrefixInfo:
         """Keep a prefix in the cache under `name`, and compute what is not there yet. Returns what is kept then.
 
-        Raises RequestError, RateLimited or CapacityError if the engine does not take the name, and what `generate` raises
-        if computing fails: then the name holds, and takes the blocks of the next request that computes them.
+        `on_delta` hears what it took, as of a request for one token. Raises RequestError, RateLimited or CapacityError
+        if the engine does not take the name, and what `generate` raises if computing fails: then the name holds, and
+        takes the blocks of the next request that computes them.
         """
         sampling = SamplingParams(max_tokens=1, temperature=0.0)
         self.check(token_ids, sampling)
         client = self.parts.client
         info = await client.pin_prefix(name, tenant, cache_salt, token_ids, ttl_s)
         if info.num_cached_tokens == info.num_tokens:
+            on_delta(TextDelta(index=0, finish_reason="length", num_cached_tokens=info.num_tokens))
             return info
         request = NewRequest(
             request_id=RequestId(request_id),
@@ -197,8 +202,8 @@ class TextEngine:
             cache_salt=cache_salt,
         )
         async with aclosing(self._answer(request, 0)) as deltas:
-            async for _ in deltas:
-                pass
+            async for delta in deltas:
+                on_delta(delta)
         return next((info for info in await client.list_prefixes(tenant) if info.name == name), info)
 
     async def _answer(self, request: NewRequest, index: int) -> AsyncGenerator[TextDelta]:

@@ -61,6 +61,12 @@ class CacheConfig:
     enable_prefix_caching: bool = knob(
         True, "Keep what requests computed, for others that begin with the same tokens and have the same `cache_salt`."
     )
+    named_prefix_share: float = knob(
+        0.25,
+        "Most of the KV cache that the named prefixes of one tenant may keep, as a share.",
+        minimum=0,
+        maximum=0.25,
+    )
     num_blocks: int = knob(0, "KV blocks in the pool.", is_derived=True, auto=True)
 
 

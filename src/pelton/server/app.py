@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from pelton.errors import EngineError
-from pelton.server import probe
+from pelton.server import prefix, probe
 from pelton.server.auth import RequireKey
 from pelton.server.border import Border
 from pelton.server.chat import create_chat_completion
@@ -23,6 +23,7 @@ from pelton.server.completion_schema import COMPLETION
 from pelton.server.docs_page import show_docs, show_openapi
 from pelton.server.error_answer import answer_engine_error, answer_fault, answer_http_exception
 from pelton.server.field import Schema
+from pelton.server.prefix_schema import PREFIX
 from pelton.server.state import ServerState
 from pelton.server.token import detokenize, tokenize
 from pelton.server.token_schema import DETOKENIZE, TOKENIZE
@@ -43,6 +44,10 @@ ROUTES = (
     Row("POST", "/v1/completions", create_completion, "Text that goes on where a prompt ends.", COMPLETION),
     Row("GET", "/v1/models", probe.models, "The served model, under each of its names."),
     Row("GET", "/v1/models/{model:path}", probe.model, "One name of the served model."),
+    Row("POST", "/v1/prefixes", prefix.create_prefix, "Compute a prompt's beginning; keep it under a name.", PREFIX),
+    Row("GET", "/v1/prefixes", prefix.list_prefixes, "Your named prefixes."),
+    Row("GET", "/v1/prefixes/{name}", prefix.show_prefix, "One of them."),
+    Row("DELETE", "/v1/prefixes/{name}", prefix.delete_prefix, "Release one."),
     Row("POST", "/tokenize", tokenize, "Token ids of a text or a conversation.", TOKENIZE),
     Row("POST", "/detokenize", detokenize, "Text of token ids.", DETOKENIZE),
     Row("GET", "/health", probe.health, "200 while the engine makes progress, else 503. Never asks for a key."),
@@ -67,7 +72,7 @@ def make_app(state: ServerState) -> ASGIApp:
         app = CORSMiddleware(  # outside the key: browsers send none when they ask whether they may
             app,
             allow_origins=list(server.allowed_origins),
-            allow_methods=["GET", "POST"],
+            allow_methods=["GET", "POST", "DELETE"],
             allow_headers=["*"],
             expose_headers=["x-request-id"],
         )

@@ -77,8 +77,10 @@ def make_openapi(rows: Sequence[RouteRow]) -> dict[str, Any]:
                 },
             },
         }
-        if "{" in path:
-            operation["parameters"] = [{"name": "model", "in": "path", "required": True, "schema": {"type": "string"}}]
+        names = re.findall(r"{(\w+)}", path)
+        if names:
+            parameter = {"in": "path", "required": True, "schema": {"type": "string"}}
+            operation["parameters"] = [{"name": name, **parameter} for name in names]
         if row.schema is not None:
             schema, parts = make_json_schema(row.schema)
             name = row.schema.works.__name__

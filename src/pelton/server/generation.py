@@ -26,6 +26,7 @@ from pelton.server.error_answer import JsonResponse
 from pelton.server.event_stream import EventStream
 from pelton.server.field import Schema
 from pelton.server.json_body import decode_json, read_body
+from pelton.server.request_record import current_tenant
 from pelton.server.sampling_field import SamplingFields
 from pelton.server.state import ServerState
 from pelton.server.tally import Tally
@@ -127,6 +128,7 @@ async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta,
             priority=call.fields.priority or 0,
             cache_salt=call.fields.cache_salt or "",
             explain_cache=bool(call.fields.explain_cache),
+            tenant=current_tenant(),
         )
         async with aclosing(deltas):
             async for delta in deltas:

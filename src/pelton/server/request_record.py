@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pelton.server.tally import Tally
 
 STATUS_CLIENT_GONE: Final = 499  # nginx's; seen in the log and in metrics only
-GENERATION_PATHS: Final = frozenset({"/v1/chat/completions", "/v1/completions"})
+GENERATION_PATHS: Final = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/prefixes"})
 UNKNOWN_ROUTE: Final = "other"
 
 _record: ContextVar[RequestRecord | None] = ContextVar("pelton_request_record", default=None)
@@ -109,6 +109,12 @@ def find_route(scope: Scope) -> str:
 def current_record() -> RequestRecord | None:
     """The record of the request that this task works for."""
     return _record.get()
+
+
+def current_tenant() -> str:
+    """Whose request this task works for; empty if it is nobody's."""
+    record = _record.get()
+    return "" if record is None else record.tenant
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from pelton.api.output import TextDelta
 from pelton.core.outputs import CacheMiss
 from pelton.errors import CapacityError, DeadlineExceeded, EngineError, RequestError
 from pelton.observability.metrics import FinishedRequest, Metrics
-from pelton.server.request_record import current_record
+from pelton.server.request_record import current_record, current_tenant
 from pelton.server.request_times import AnswerTimes, RequestTimes
 
 
@@ -37,7 +37,7 @@ class Tally:
         self.finish_reasons: list[str] = [""] * num_answers
         self.sampling: tuple[int, int | None] = (1, None)  # n and max_tokens
         self._metrics = metrics
-        self._tenant = tenant
+        self._tenant = tenant or current_tenant()
         self._num_answers = num_answers
         self._clock = clock
         self._arrival_s = clock()
@@ -55,7 +55,6 @@ class Tally:
         record = current_record()
         if record is not None:
             record.tally = self
-            record.tenant = record.tenant or self._tenant
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -172,3 +172,19 @@ def test_close_closes_the_executor() -> None:
     executor = HashExecutor(64, 4)
     make_engine(executor=executor).close()
     assert executor.is_closed
+
+
+def test_every_step_is_counted_by_its_tokens() -> None:
+    engine = make_engine()
+    outputs = list(engine.run([make_request(name, 7, 5) for name in "abc"]))
+    stats = engine.stats()
+    assert sum(stats.step_tokens) == stats.num_steps == engine.num_steps
+    assert stats.num_step_tokens == stats.num_prompt_tokens + stats.num_generation_tokens - 3  # last ones stay alone
+    assert stats.num_generation_tokens == sum(len(output.token_ids) for output in outputs) == 15
+
+
+def test_outputs_say_how_often_their_request_was_set_back() -> None:
+    engine = make_engine(num_blocks=8, block_size=4)
+    outputs = list(engine.run([make_request(name, 7, 16) for name in "abc"]))
+    counts = {output.request_id: output.timings.num_preemptions for output in outputs if output.finish_reason}
+    assert sum(counts.values()) == engine.stats().num_preemptions > 0

@@ -14,6 +14,7 @@ import pytest
 from tests.engine.fake_engine_main import Behaviour
 from tests.observability.exposition import parse_samples
 from tests.server.engine_process import serving
+from tests.server.http import read_events
 from tests.server.test_tally import check_law
 
 pytestmark = pytest.mark.cpu  # real processes
@@ -143,5 +144,46 @@ def test_an_engine_that_is_gone_is_said_to_be() -> None:
                 await asyncio.sleep(0.005)
             assert seen == {0, 1}
             assert scraper.last["engine_restarts_total"] == 1
+
+    asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_usage_adds_up_to_the_counters() -> None:
+    async def run() -> None:
+        async with serving(max_num_queued_requests=100) as (_, _, http):
+            random_, scraper = random.Random(2), Scraper(http)
+            bodies = [
+                {
+                    "prompt": [[random_.randrange(2, 900) for _ in range(random_.randrange(1, 30))]] * prompts,
+                    "n": n,
+                    "max_tokens": random_.randrange(1, 12),
+                    "stream": stream,
+                    "stream_options": {"include_usage": True} if stream else None,
+                }
+                for prompts in (1, 2)
+                for n in (1, 3)
+                for stream in (False, True)
+                for _ in range(4)
+            ]
+            answers = await asyncio.gather(*(http.post("/v1/completions", json=body) for body in bodies))
+            usages = [
+                read_events(answer.text)[-1]["usage"] if body["stream"] else answer.json()["usage"]
+                for body, answer in zip(bodies, answers, strict=True)
+            ]
+            samples = await until_idle(scraper)
+            assert samples["tenant_prompt_tokens_total default"] == sum(u["prompt_tokens"] for u in usages)
+            cached = sum(u["prompt_tokens_details"]["cached_tokens"] for u in usages)
+            assert samples["tenant_cached_tokens_total default"] == cached > 0
+            output = sum(u["completion_tokens"] for u in usages)
+            assert samples["tenant_generation_tokens_total default"] == output
+            assert samples["request_generation_tokens_sum"] == output
+            for _ in range(1000):  # the engine's own figures come with its next heartbeat
+                if (await scraper.scrape())["generation_tokens_total"] == output:
+                    break
+                await asyncio.sleep(0.01)
+            assert scraper.last["generation_tokens_total"] == output
+            assert scraper.last["iteration_tokens_total_count"] == scraper.last["num_steps_total"]
+            computed = scraper.last["iteration_tokens_total_sum"]
+            assert computed == scraper.last["prompt_tokens_total"] + output - samples["requests_received_total"]
 
     asyncio.run(asyncio.wait_for(run(), 60))

@@ -24,6 +24,7 @@ from pelton.backends.executable import Backend, Executable, Limits
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.hub import resolve_model
+from pelton.checkpoint.model_spec import ModelSpec
 from pelton.config.decision import Decision
 from pelton.config.env import get_environment
 from pelton.config.hardware import probe_hardware
@@ -43,6 +44,8 @@ from pelton.engine.supervisor import Patience
 from pelton.errors import ConfigError
 from pelton.kvcache.block_pool import BlockPool
 from pelton.loading import load_model
+from pelton.oracle.checkpoint import END_TOKEN_ID, write_checkpoint
+from pelton.oracle.checkpoint import NAME as ORACLE_NAME
 from pelton.runner.direct_step import LogitsReader, stream_logits
 from pelton.runner.kv_pool import KvPool
 from pelton.runner.model_runner import ModelRunner
@@ -93,9 +96,17 @@ def open_model(asked: UserConfig, on_progress: ProgressCallback | None = None) -
     if on_progress is not None:
         on_progress("finding the model", 0.0)
     chat_template = read_chat_template(asked)
-    checkpoint = open_checkpoint(resolve_model(str(asked.get("model"))))
+    checkpoint = open_checkpoint(find_model(asked))
     config, decisions = resolve(asked, get_model_facts(checkpoint, asked), probe_hardware())
     return Opened(checkpoint=checkpoint, asked=asked, config=config, decisions=decisions, chat_template=chat_template)
+
+
+def find_model(asked: UserConfig) -> Path:
+    """Where the model lies; an executor without one may bring a checkpoint of its own."""
+    name = str(asked.get("model"))
+    if asked.get("executor") != "model" and name == ORACLE_NAME:
+        return write_checkpoint(get_environment().cache_dir / ORACLE_NAME)
+    return resolve_model(name)
 
 
 def read_chat_template(asked: UserConfig) -> str | None:
@@ -233,7 +244,21 @@ def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: i
         vocab_size=vocab_size,
         server_seed=config.model.seed,
     )
-    scheduler = Scheduler(
+    return EngineLoop(make_scheduler(config, vocab_size, executable.max_repeat), runner)
+
+
+def make_oracle_loop(config: EngineConfig, spec: ModelSpec) -> EngineLoop:
+    """The engine loop of an executor that has no model, on a cache of the same number of blocks."""
+    from pelton.oracle.executor import make_executor  # noqa: PLC0415  only tests use it
+
+    end_token_id = spec.vocab_size - 1 if spec.vocab_size <= END_TOKEN_ID else END_TOKEN_ID
+    executor = make_executor(config.runner.executor, config.cache.num_blocks, config.cache.block_size, end_token_id)
+    return EngineLoop(make_scheduler(config, spec.vocab_size, executor.max_repeat), executor)
+
+
+def make_scheduler(config: EngineConfig, vocab_size: int, max_repeat: int) -> Scheduler:
+    """The scheduler of an executor that can repeat a step `max_repeat` times."""
+    return Scheduler(
         SchedulerLimits(
             max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
             max_prefill_chunk=config.scheduler.max_prefill_chunk,
@@ -241,11 +266,10 @@ def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: i
             max_model_len=config.model.max_model_len,
             vocab_size=vocab_size,
             enable_prefix_caching=config.cache.enable_prefix_caching,
-            max_repeat=executable.max_repeat,
+            max_repeat=max_repeat,
         ),
         BlockPool(config.cache.num_blocks, config.cache.block_size),
     )
-    return EngineLoop(scheduler, runner)
 
 
 def make_logits_reader(
@@ -275,7 +299,11 @@ def make_logits_reader(
 def make_engine(setup_bytes: bytes, report: Report) -> tuple[EngineLoop, EngineFacts]:
     """The engine's half, from the bytes of an EngineSetup."""
     setup = msgspec.msgpack.decode(setup_bytes, type=EngineSetup)
-    engine = make_loop(open_checkpoint(Path(setup.path)), setup.config, report)
+    checkpoint = open_checkpoint(Path(setup.path))
+    if setup.config.runner.executor == "model":
+        engine = make_loop(checkpoint, setup.config, report)
+    else:
+        engine = make_oracle_loop(setup.config, checkpoint.spec)
     details = {"backend": setup.config.runner.backend, "threads": str(setup.config.runner.num_threads)}
     return engine, engine.make_facts(details)
 

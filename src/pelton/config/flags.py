@@ -37,6 +37,7 @@ def make_option(setting: Setting) -> click.Option:
         more["type"] = str
         more["metavar"] = "|".join(map(str, setting.knob.choices)) or _METAVARS.get(setting.type, "TEXT")
         more["multiple"] = setting.type == tuple[str, ...]
+    more["hidden"] = setting.knob.is_hidden
     return click.Option([setting.name, *names], **more)
 
 

@@ -36,6 +36,7 @@ class Knob:
     is_positional: bool = False  # MODEL on the command line, a key in the file
     is_derived: bool = False  # follows from other settings; cannot be asked for
     is_secret: bool = False  # never printed
+    is_hidden: bool = False  # for tests of the engine itself: in no help and in no documentation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,8 @@ def render_configuration() -> str:
     """The whole page, as Markdown."""
     parts = [_INTRODUCTION]
     for section, schema in SECTIONS.items():
-        settings = [s for s in SETTINGS.values() if s.section == section and not s.knob.is_derived]
+        settings = [s for s in SETTINGS.values() if s.section == section]
+        settings = [s for s in settings if not (s.knob.is_derived or s.knob.is_hidden)]
         rows = [(_names(s), _default(s), _allowed(s), s.knob.help) for s in settings]
         parts.append(f"## {section}\n\n{schema.__doc__}\n")
         parts.append(format_markdown_table(("setting", "default", "allowed", "meaning"), rows))

@@ -94,6 +94,7 @@ class SchedulerConfig:
 class RunnerConfig:
     """What computes."""
 
+    executor: str = knob("model", "What computes: model, or oracle or scripted for tests.", is_hidden=True)
     backend: str = knob("auto", "Where plans run.", choices=("cpu", "reference"), auto=True)
     num_threads: int = knob(0, "Threads that compute.", minimum=1, maximum=1024, auto=True)
     weight_cache: str = knob(

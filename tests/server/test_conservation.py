@@ -187,3 +187,30 @@ def test_usage_adds_up_to_the_counters() -> None:
             assert computed == scraper.last["prompt_tokens_total"] + output - samples["requests_received_total"]
 
     asyncio.run(asyncio.wait_for(run(), 60))
+
+
+def test_a_request_that_outlives_its_engine_says_so() -> None:
+    async def run() -> None:
+        async with serving(Behaviour(step_s=0.005)) as (_, client, http):
+            scraper = Scraper(http)
+            body = {"prompt": [5, 6, 7], "max_tokens": 100, "ignore_eos": True}
+            ask = asyncio.create_task(http.post("/v1/completions", json=body))
+            for _ in range(1000):
+                if (await scraper.scrape())["generation_tokens_total"] > 0:
+                    break
+                await asyncio.sleep(0.005)
+            assert client.engine_pid is not None
+            os.kill(client.engine_pid, signal.SIGKILL)
+            while not ask.done():
+                samples = await scraper.scrape()
+                assert samples["num_requests_running"] + samples["num_requests_waiting"] <= 1
+                await asyncio.sleep(0.005)
+            answer = ask.result().json()
+            assert answer["usage"]["completion_tokens"] == 100
+            assert answer["timings"]["num_restarts"] == 1
+            assert answer["timings"]["decode_ms"] > 100 * 5
+            samples = await until_idle(scraper)
+            assert (samples["requests_received_total"], samples["request_success_total length"]) == (1, 1)
+            assert samples["engine_restarts_total"] == 1
+
+    asyncio.run(asyncio.wait_for(run(), 60))

@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -200,5 +201,17 @@ def test_tenants_do_not_see_each_other() -> None:
             with pytest.raises(UnknownPrefix):
                 await find_prefix(state, "same", tenant)
         assert read_samples(state.metrics)["tenant_prompt_tokens_total a"] == len(PROMPT)
+
+    run(test)
+
+
+def test_a_share_cannot_be_exceeded_by_asking_twice_at_once() -> None:
+    async def test(state: ServerState, _client: ProcessClient, http: httpx.AsyncClient) -> None:
+        cache = replace(state.config.cache, named_prefix_share=0.125)  # eight blocks
+        state.engine.parts = replace(state.engine.parts, config=replace(state.config, cache=cache))
+        prompts = [list(range(start, start + 3 * BLOCK)) for start in range(100, 700, 100)]
+        answers = await asyncio.gather(*(pin(http, f"p{number}", prompt) for number, prompt in enumerate(prompts)))
+        assert sorted(answer.status_code for answer in answers) == [200, 200, 429, 429, 429, 429]
+        assert len((await http.get("/v1/prefixes")).json()["data"]) == 2
 
     run(test)

@@ -59,6 +59,13 @@ def test_usage_explains_what_the_cache_did_not_have() -> None:
     ]
 
 
+def test_what_a_later_engine_finds_in_its_cache_was_not_saved() -> None:
+    tally = begun(Metrics("m", EngineStats), [100], 1)
+    tally.add(TextDelta(index=0, token_ids=(1,), num_cached_tokens=10))
+    tally.add(TextDelta(index=0, token_ids=(1,), num_cached_tokens=99, timings=Timings(num_restarts=1)))
+    assert tally.usage["prompt_tokens_details"] == {"cached_tokens": 10}
+
+
 def test_durations_and_reasons_are_counted_once() -> None:
     clock, metrics = Clock(), Metrics("m", EngineStats)
     tally = begun(metrics, [3], 2, clock=clock)

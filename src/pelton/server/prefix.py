@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from pelton.api.conversation import Conversation, render_conversation
 from pelton.core.outputs import PrefixInfo
+from pelton.core.sampling_params import SamplingParams
 from pelton.errors import RateLimited, RequestError, TooLong, UnknownPrefix
 from pelton.server.disconnect import until_disconnect
 from pelton.server.error_answer import JsonResponse
@@ -87,13 +88,17 @@ async def make_prefix(state: ServerState, fields: PrefixRequest, tenant: str, re
         tally.stage = "prepare"
         token_ids = await compute_token_ids(state, fields)
         tally.begin([len(token_ids)], n=1, max_tokens=1)
-        check_share(state, name, len(token_ids), await state.engine.parts.client.list_prefixes(tenant))
-        return await state.engine.keep_prefix(
+        state.engine.check(token_ids, SamplingParams(max_tokens=1, temperature=0.0))
+        client, salt = state.engine.parts.client, fields.cache_salt or ""
+        async with state.pin_lock:
+            check_share(state, name, len(token_ids), await client.list_prefixes(tenant))
+            await client.pin_prefix(name, tenant, salt, token_ids, fields.ttl)
+        return await state.engine.keep_prefix(  # names it again, which changes nothing, and computes it
             name,
             token_ids,
             request_id=state.make_engine_request_id(f"prefix-{request_id}"),
             tenant=tenant,
-            cache_salt=fields.cache_salt or "",
+            cache_salt=salt,
             ttl_s=fields.ttl,
             on_delta=tally.add,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 import re
@@ -78,6 +79,7 @@ class ServerState:
     admission: Admission
     started_s: int = field(default_factory=lambda: int(time.time()))
     numbers: Iterator[int] = field(default_factory=itertools.count)
+    pin_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # a share is looked at and taken by one at a time
     on_request_end: Callable[[RequestRecord], None] | None = None  # besides log and metrics: traces
 
     @classmethod

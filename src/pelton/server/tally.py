@@ -88,7 +88,8 @@ class Tally:
         index = delta.index
         prompt = index // self.sampling[0]
         self._has_deltas = True
-        self._num_cached_tokens[prompt] = max(self._num_cached_tokens[prompt], delta.num_cached_tokens)
+        if self._first_token_s[index] is None:  # an engine that took the request over later may have found more
+            self._num_cached_tokens[prompt] = max(self._num_cached_tokens[prompt], delta.num_cached_tokens)
         if delta.cache_miss is not None:
             self._cache_misses.setdefault(prompt, delta.cache_miss)
         self._times[index].take(delta.timings)

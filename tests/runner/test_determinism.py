@@ -10,7 +10,8 @@ from tests.tiny_plans import VOCAB, tiny_plan
 from pelton.backends.cpu import CpuBackend
 from pelton.backends.executable import Backend, Limits
 from pelton.backends.reference import ReferenceBackend
-from pelton.core.step import NewRequest, TokenLogprobs
+from pelton.core.step import ModelRunnerOutput, NewRequest, SchedulerOutput, TokenLogprobs
+from pelton.engine.executor import Executor
 from pelton.engine.limits import SchedulerLimits
 from pelton.engine.loop import EngineLoop
 from pelton.engine.scheduler import Scheduler
@@ -34,30 +35,35 @@ def make_engine(
     num_blocks: int,
     max_repeat: int = 1,
     kv_dtype: str = "auto",
+    model: str = "gemma_like",
+    max_model_len: int = MAX_MODEL_LEN,
+    num_threads: int = 1,
+    enable_prefix_caching: bool = True,
 ) -> EngineLoop:
-    """An engine over a small random model with sliding windows; its cache is full of nonsense at first."""
+    """An engine over a small random model; its cache is full of nonsense at first. gemma_like has sliding windows."""
     limits = Limits(
         max_num_batched_tokens=128,
         max_num_requests=num_requests,
         max_num_logits_rows=num_requests,
         block_size=BLOCK_SIZE,
-        max_blocks_per_request=MAX_MODEL_LEN // BLOCK_SIZE,
-        num_threads=1,
+        max_blocks_per_request=max_model_len // BLOCK_SIZE,
+        num_threads=num_threads,
         kv_dtype=kv_dtype,
     )
-    tiny = tiny_plan("gemma_like")
+    tiny = tiny_plan(model)
     plan = reduce(lambda plan, rewrite: rewrite(plan), backend.passes, tiny.plan)
     executable = backend.compile(plan, tiny.weights, limits)
     pool = KvPool(num_blocks, executable.kv_bytes_per_block)
     pool.memory[:] = 0xFF
-    runner = ModelRunner(executable, limits, pool, max_model_len=MAX_MODEL_LEN, vocab_size=VOCAB)
+    runner = ModelRunner(executable, limits, pool, max_model_len=max_model_len, vocab_size=VOCAB)
     scheduler_limits = SchedulerLimits(
         max_num_batched_tokens=128,
         max_prefill_chunk=chunk,
         max_num_requests=num_requests,
-        max_model_len=MAX_MODEL_LEN,
+        max_model_len=max_model_len,
         vocab_size=VOCAB,
         max_repeat=max_repeat,
+        enable_prefix_caching=enable_prefix_caching,
     )
     return EngineLoop(Scheduler(scheduler_limits, BlockPool(num_blocks, BLOCK_SIZE)), runner)
 
@@ -174,3 +180,71 @@ def test_what_the_cache_holds_gives_what_computing_it_gives(backend: Backend, kv
     together = make_engine(backend, chunk=7, num_requests=6, num_blocks=24, kv_dtype=kv_dtype)
     check_same(backend, run(together, requests), alone)
     assert together.stats().num_prefix_hits > 0
+
+
+LONG_LEN = 1280
+SPLIT_BLOCKS = 512 // BLOCK_SIZE
+
+
+class Watch(Executor):
+    """Counts the steps in which requests that compute one token hold the same first split."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.num_shared = 0
+
+    def execute(self, step: SchedulerOutput) -> ModelRunnerOutput:
+        first = [part.block_ids[:SPLIT_BLOCKS] for part in step.scheduled if part.num_scheduled_tokens == 1]
+        self.num_shared += len(set(first)) < len(first)
+        return self.executor.execute(step)
+
+    def close(self) -> None:
+        self.executor.close()
+
+
+@pytest.mark.parametrize("kv_dtype", ["bfloat16", "float32", "int8"])
+@pytest.mark.parametrize("model", ["llama_like", "gemma_like"])
+def test_prefix_of_several_splits_is_read_once_for_all_and_gives_the_same(model: str, kv_dtype: str) -> None:
+    """Attention reads whole splits of 512 tokens together where requests hold the same blocks."""
+    text = [(11 * position * position + 5) % VOCAB for position in range(1100)]
+    lengths = {"a": 1100, "b": 1024, "c": 1025, "d": 1056, "e": 700, "f": 513}
+    requests = [
+        make_request(name, [*text[:length], *([ord(name) % VOCAB] * (ord(name) % 3))], 12, logprobs=2)
+        for name, length in lengths.items()
+    ]
+
+    def make(num_requests: int, *, is_on: bool, num_threads: int = 1) -> EngineLoop:
+        return make_engine(
+            CpuBackend(),
+            chunk=64,
+            num_requests=num_requests,
+            num_blocks=160,
+            kv_dtype=kv_dtype,
+            model=model,
+            max_model_len=LONG_LEN,
+            num_threads=num_threads,
+            enable_prefix_caching=is_on,
+        )
+
+    alone: Answer = {}
+    for request in requests:
+        alone |= run(make(1, is_on=False), [request])
+    for num_threads in (1, 2):
+        engine = make(6, is_on=True, num_threads=num_threads)
+        watch = engine._executor = Watch(engine._executor)
+        assert run(engine, requests) == alone
+        assert watch.num_shared > 5
+        assert engine.stats().num_prefix_hits > 3000
+        assert run(engine, requests) == alone
+
+
+def test_preempted_requests_find_what_they_had_and_go_on_the_same() -> None:
+    requests = list(make_requests())
+    answers, counts = [], []
+    for is_on in (False, True):
+        engine = make_engine(CpuBackend(), chunk=64, num_requests=6, num_blocks=9, enable_prefix_caching=is_on)
+        answers.append(run(engine, requests))
+        assert engine.stats().num_preemptions > 0
+        counts.append(engine.stats().num_prompt_tokens)
+    assert answers[0] == answers[1]
+    assert counts[1] < counts[0]

@@ -95,6 +95,7 @@ def make_routes(state: ServerState) -> Starlette:
             Exception: answer_fault,
         },
     )
+    app.router.redirect_slashes = False  # a redirect would repeat whatever host the client wrote
     app.state.pelton = state
     app.state.routes = rows
     return app

@@ -17,12 +17,12 @@ import uvicorn
 
 from pelton.observability.log import Log
 from pelton.server.app import make_app
+from pelton.server.http_protocol import MAX_HEADER_BYTES, HttpProtocol
 from pelton.server.listen import explain
 from pelton.server.state import ServerState
 
 log = Log("server")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-MAX_HEADER_BYTES = 64 * 1024
 KEEP_ALIVE_S = 75
 FLUSH_TIMEOUT_S = 2.0  # for last events to leave after the engine aborted what ran too long
 POLL_S = 0.02
@@ -52,7 +52,7 @@ class Server:
         self._uvicorn = _Uvicorn(
             uvicorn.Config(
                 make_app(state),
-                http="h11",
+                http=HttpProtocol,
                 ws="none",
                 lifespan="off",
                 log_config=None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import time
@@ -132,17 +133,21 @@ def test_a_signal_lets_a_stream_end_and_leaves_no_process(tiny_model: Path) -> N
         assert served.process.wait(DEADLINE_S) == 0
 
 
-def test_an_engine_that_dies_ends_its_requests_and_comes_back(tiny_model: Path) -> None:
+def test_a_request_outlives_its_engine(tiny_model: Path) -> None:
     with serve(tiny_model, "--num-threads", "1") as served:
         url = f"{served.url}/v1/completions"
-        body = {"prompt": "a", "max_tokens": 450, "ignore_eos": True, "stream": True}
-        with httpx.stream("POST", url, json=body, timeout=DEADLINE_S) as response:
+        body = {"prompt": "a", "max_tokens": 450, "ignore_eos": True, "temperature": 0}
+        undisturbed = httpx.post(url, json=body, timeout=DEADLINE_S).json()["choices"][0]["text"]
+        with httpx.stream("POST", url, json={**body, "stream": True}, timeout=DEADLINE_S) as response:
             lines = response.iter_lines()
-            next(lines)
+            events = [next(lines)]
             os.kill(served.find_engine(), signal.SIGKILL)
-            rest = [line for line in lines if line]
-        assert rest[-1] == "data: [DONE]"
-        assert '"error":{' in rest[-2]
+            events += [line for line in lines if line]
+        assert events.pop() == "data: [DONE]"
+        chunks = [json.loads(event.removeprefix("data: ")) for event in events]
+        assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == undisturbed
+        assert chunks[-1]["timings"]["num_restarts"] == 1
+        assert get_metric(served.url, "pelton:engine_restarts_total") == 1
         end_s = time.monotonic() + DEADLINE_S
         while httpx.get(f"{served.url}/health").status_code != 200:
             assert time.monotonic() < end_s, "the engine did not come back"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import (
@@ -106,7 +107,7 @@ class HashExecutor(Executor):
         self.is_closed = True
 
 
-def make_limits(**changes: int) -> SchedulerLimits:
+def make_limits(**changes: Any) -> SchedulerLimits:
     """Small limits, with `changes`."""
     values = {
         "max_num_batched_tokens": 64,
@@ -127,6 +128,8 @@ def make_request(
     outputs: tuple[int, ...] = (),
     priority: int = 0,
     arrival_s: float = 0.0,
+    deadline_s: float = 0.0,
+    tenant: str = "",
     salt: str = "",
     **sampling: object,
 ) -> NewRequest:
@@ -142,6 +145,8 @@ def make_request(
         output_token_ids=outputs,
         priority=priority,
         arrival_s=arrival_s,
+        deadline_s=deadline_s,
+        tenant=tenant,
         cache_salt=salt,
     )
 

@@ -213,12 +213,19 @@ def make_limits(config: EngineConfig) -> Limits:
     )
 
 
-def make_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> EngineLoop:
-    """Load the weights and make the engine loop around them."""
-    return make_measured_loop(checkpoint, config, report)[0]
+def make_loop(
+    checkpoint: Checkpoint, config: EngineConfig, report: Report, *, is_interactive: bool = False
+) -> EngineLoop:
+    """Load the weights and make the engine loop around them.
+
+    If it `is_interactive`, somebody watches tokens come, and prompts of others must not hold them up.
+    """
+    return make_measured_loop(checkpoint, config, report, is_interactive=is_interactive)[0]
 
 
-def make_measured_loop(checkpoint: Checkpoint, config: EngineConfig, report: Report) -> tuple[EngineLoop, Executable]:
+def make_measured_loop(
+    checkpoint: Checkpoint, config: EngineConfig, report: Report, *, is_interactive: bool = False
+) -> tuple[EngineLoop, Executable]:
     """The engine loop, and the executable in it for whoever wants its profile."""
     report("loading weights", 0.1)
     backend = make_backend(
@@ -229,10 +236,13 @@ def make_measured_loop(checkpoint: Checkpoint, config: EngineConfig, report: Rep
     )
     loaded = load_model(checkpoint, backend, make_limits(config), config.model.max_model_len)
     report("allocating the KV cache", 0.9)
-    return make_loop_around(loaded.executable, config, loaded.spec.vocab_size), loaded.executable
+    loop = make_loop_around(loaded.executable, config, loaded.spec.vocab_size, is_interactive=is_interactive)
+    return loop, loaded.executable
 
 
-def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: int) -> EngineLoop:
+def make_loop_around(
+    executable: Executable, config: EngineConfig, vocab_size: int, *, is_interactive: bool = False
+) -> EngineLoop:
     """The engine loop of an executable compiled for make_limits(config), with a cache of its own."""
     free_bytes = probe_hardware().available_memory_bytes  # now that the weights are there
     pool = KvPool(config.cache.num_blocks, executable.kv_bytes_per_block, free_bytes)
@@ -244,7 +254,8 @@ def make_loop_around(executable: Executable, config: EngineConfig, vocab_size: i
         vocab_size=vocab_size,
         server_seed=config.model.seed,
     )
-    return EngineLoop(make_scheduler(config, vocab_size, executable.max_repeat), runner)
+    scheduler = make_scheduler(config, vocab_size, executable.max_repeat, is_interactive=is_interactive)
+    return EngineLoop(scheduler, runner)
 
 
 def make_oracle_loop(config: EngineConfig, spec: ModelSpec) -> EngineLoop:
@@ -253,11 +264,14 @@ def make_oracle_loop(config: EngineConfig, spec: ModelSpec) -> EngineLoop:
 
     end_token_id = spec.vocab_size - 1 if spec.vocab_size <= END_TOKEN_ID else END_TOKEN_ID
     executor = make_executor(config.runner.executor, config.cache.num_blocks, config.cache.block_size, end_token_id)
-    return EngineLoop(make_scheduler(config, spec.vocab_size, executor.max_repeat), executor)
+    return EngineLoop(make_scheduler(config, spec.vocab_size, executor.max_repeat, is_interactive=True), executor)
 
 
-def make_scheduler(config: EngineConfig, vocab_size: int, max_repeat: int) -> Scheduler:
+def make_scheduler(config: EngineConfig, vocab_size: int, max_repeat: int, *, is_interactive: bool) -> Scheduler:
     """The scheduler of an executor that can repeat a step `max_repeat` times."""
+    target_itl_s = config.scheduler.target_itl_ms / 1000
+    if target_itl_s == 0.0 and not is_interactive:
+        target_itl_s = math.inf
     return Scheduler(
         SchedulerLimits(
             max_num_batched_tokens=config.scheduler.max_num_batched_tokens,
@@ -266,6 +280,7 @@ def make_scheduler(config: EngineConfig, vocab_size: int, max_repeat: int) -> Sc
             max_model_len=config.model.max_model_len,
             vocab_size=vocab_size,
             enable_prefix_caching=config.cache.enable_prefix_caching,
+            target_itl_s=target_itl_s,
             max_repeat=max_repeat,
         ),
         BlockPool(config.cache.num_blocks, config.cache.block_size),
@@ -301,7 +316,7 @@ def make_engine(setup_bytes: bytes, report: Report) -> tuple[EngineLoop, EngineF
     setup = msgspec.msgpack.decode(setup_bytes, type=EngineSetup)
     checkpoint = open_checkpoint(Path(setup.path))
     if setup.config.runner.executor == "model":
-        engine = make_loop(checkpoint, setup.config, report)
+        engine = make_loop(checkpoint, setup.config, report, is_interactive=True)
     else:
         engine = make_oracle_loop(setup.config, checkpoint.spec)
     details = {"backend": setup.config.runner.backend, "threads": str(setup.config.runner.num_threads)}

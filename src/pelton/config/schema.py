@@ -83,6 +83,14 @@ class SchedulerConfig:
     max_prefill_chunk: int = knob(
         0, "Prompt tokens of one request computed in one step.", unit="tokens", minimum=1, maximum=2**20, auto=True
     )
+    target_itl_ms: float = knob(
+        0.0,
+        "Longest time between two tokens of a stream while a server computes prompts of others; 0 is twice what it is "
+        "without them.",
+        unit="milliseconds",
+        minimum=0,
+        maximum=3600000,
+    )
     scheduling_policy: str = knob(
         "fcfs",
         "Order of requests: by arrival, or by their field `priority` (smaller first) and then by arrival.",

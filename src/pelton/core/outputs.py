@@ -74,6 +74,9 @@ class EngineStats(msgspec.Struct, frozen=True, kw_only=True):
     num_prefix_hits: int = 0
     num_step_tokens: int = 0  # tokens computed, those computed again included
     step_tokens: tuple[int, ...] = ()  # steps by their number of tokens: `observability.bucket.count_into`
+    num_waiting_tokens: int = 0  # of the requests in the queue
+    prompt_tokens_per_s: float = 0.0  # speeds of late; 0 before they are known
+    decode_tokens_per_s: float = 0.0  # of all requests that run, together
     last_step_s: float = 0.0  # duration of the last step
     is_busy: bool = False  # there is work; then steps must make progress
     is_up: bool = True  # there is an engine; this and the next are filled in by its client

@@ -6,6 +6,7 @@ before it believes one (a request must never be able to raise inside a step).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from pelton.core.messages import EngineFacts
@@ -23,6 +24,7 @@ class SchedulerLimits:
     max_model_len: int  # prompt and output of one request together
     vocab_size: int
     enable_prefix_caching: bool = True
+    target_itl_s: float = math.inf  # of a step with tokens of prompts beside others'; 0: twice one without
     max_repeat: int = 1  # decode steps that the executor can make in one call
 
     def __post_init__(self) -> None:

@@ -128,6 +128,9 @@ class EngineLoop:
             num_prefix_hits=scheduler.num_prefix_hits,
             num_step_tokens=self._num_step_tokens,
             step_tokens=tuple(self._step_tokens),
+            num_waiting_tokens=scheduler.num_waiting_tokens,
+            prompt_tokens_per_s=scheduler.pace.prompt_tokens_per_s,
+            decode_tokens_per_s=scheduler.pace.estimate_decode_tokens_per_s(scheduler.num_running),
             last_step_s=self._last_step_s,
             is_busy=scheduler.has_work,
         )

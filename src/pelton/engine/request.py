@@ -13,8 +13,8 @@ from typing import final
 
 import msgspec
 
-from pelton.core.outputs import CacheMiss, FinishReason, Timings
-from pelton.core.step import BlockId, NewRequest
+from pelton.core.outputs import CacheMiss, FinishReason, RequestOutput, Timings
+from pelton.core.step import BlockId, NewRequest, SampledToken
 from pelton.kvcache.block_cache import Lease
 from pelton.kvcache.prefix_tree import Node, Salt
 from pelton.sampling.rule import is_uniform
@@ -120,6 +120,27 @@ class Request:
         if len(self.output_token_ids) == len(self.new.output_token_ids):
             return self.new
         return msgspec.structs.replace(self.new, output_token_ids=tuple(self.output_token_ids))
+
+    def make_output(
+        self,
+        sampled: SampledToken | None,
+        reason: FinishReason | None = None,
+        error: str | None = None,
+        error_class: str = "",
+    ) -> RequestOutput:
+        """What is told of the token that was just appended, or of the end."""
+        return RequestOutput(
+            request_id=self.request_id,
+            token_ids=() if sampled is None else (sampled.token_id,),
+            logprobs=() if sampled is None or sampled.logprobs is None else (sampled.logprobs,),
+            finish_reason=reason,
+            stop_token_id=sampled.token_id if reason == "stop" and sampled is not None else None,
+            error=error,
+            error_class=error_class,
+            num_cached_tokens=self.num_cached_tokens,
+            cache_miss=self.cache_miss,
+            timings=self.make_timings(),
+        )
 
     def make_timings(self) -> Timings:
         """The times that are known so far."""

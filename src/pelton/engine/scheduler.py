@@ -1,14 +1,12 @@
 """Which tokens of which requests the next step computes, and where their keys and values live.
 
 There are no phases: a request has tokens not computed yet, a step computes some within one token budget. Running
-requests come first, then waiting ones, both by (priority, arrival). Memory is promised before it is used: a request
-is admitted with blocks for all its known tokens, and when a running one needs another block and none is free, the
-one with the least computed tokens is preempted and computes them again later. What a request begins with and the cache
-holds is not computed again; what another one computes just now is waited for, outside the queue.
-
-Progress: the first running request is never preempted. Any other is preempted at most MAX_PREEMPTIONS times; after
-that it waits until its blocks up to its very last token are free, so it never needs memory again and never stands
-in anybody's way. What could not run alone on an empty pool is refused when it comes.
+requests come first, by class and arrival, then waiting ones (waiting.py), at a pace (pace.py). Memory is promised
+before it is used: a request starts with blocks for all its known tokens, and when a running one needs another and none
+is free, the one that loses least gives way (victim.py) and computes its tokens again later. What the cache holds is not
+computed again; what another request computes just now is waited for, outside the queue.
+Progress: the first running request never gives way. Others do at most MAX_PREEMPTIONS times; then they wait until their
+blocks up to their very last token are free. What could not run alone on an empty pool is refused when it comes.
 Runs on the engine's only thread, O(running requests) per step. Knows no tensors, no clock, no model.
 """
 
@@ -29,15 +27,17 @@ from pelton.core.step import (
     ScheduledRequest,
     SchedulerOutput,
 )
+from pelton.engine.deadline import Deadlines
 from pelton.engine.limits import SchedulerLimits, check_request, get_length_limit
-from pelton.engine.repeat import choose_repeat
+from pelton.engine.pace import Pace
+from pelton.engine.repeat import choose_repeat, extend_for_repeat
 from pelton.engine.request import Request, State
-from pelton.errors import InternalError, RequestError
+from pelton.engine.victim import MAX_PREEMPTIONS, choose_victim
+from pelton.engine.waiting import WaitingQueue
+from pelton.errors import DeadlineExceeded, InternalError, RequestError
 from pelton.kvcache.block_cache import BlockCache
 from pelton.kvcache.block_pool import BlockPool
 from pelton.kvcache.prefix_tree import Match, rank_of
-
-MAX_PREEMPTIONS = 3
 
 _get_order: Callable[[Request], tuple[int, int]] = attrgetter("order")
 
@@ -58,13 +58,16 @@ class Scheduler:
         self.num_prefix_hits = 0
         self._num_added = 0
         self._live: dict[RequestId, Request] = {}
-        self._running: list[Request] = []  # both lists are sorted by `order`
-        self._waiting: list[Request] = []
+        self.pace = Pace(limits.target_itl_s)
+        self._deadlines = Deadlines()
+        self._running: list[Request] = []  # sorted by `order`
+        self._waiting = WaitingQueue()
         self._num_parked = 0  # wait for a block that somebody computes, in no queue
         self._rows_to_free: list[RequestId] = []
         self._outputs: list[RequestOutput] = []
         self._started_s = 0.0  # the last step
         self._step_s = 0.0  # what it took, without its repeats
+        self._num_decoding = 0  # requests of the last step that extended themselves
 
     @property
     def num_running(self) -> int:
@@ -75,6 +78,11 @@ class Scheduler:
     def num_waiting(self) -> int:
         """Requests that hold none."""
         return len(self._waiting) + self._num_parked
+
+    @property
+    def num_waiting_tokens(self) -> int:
+        """Tokens of the requests in the queue."""
+        return self._waiting.num_tokens
 
     @property
     def has_work(self) -> bool:
@@ -95,7 +103,9 @@ class Scheduler:
         request = Request(new, self._num_added, length_limit, new.arrival_s or now_s)
         self._num_added += 1
         self._live[new.request_id] = request
-        insort(self._waiting, request, key=_get_order)
+        self._deadlines.add(new)
+        self._waiting.enter(new.tenant)
+        self._waiting.add(request)
         reason = request.compute_finish_reason()
         if reason is not None:  # it was resumed after its last token
             self.finish(request.request_id, reason)
@@ -107,6 +117,7 @@ class Scheduler:
         sampled: SampledToken | None = None,
         *,
         error: str | None = None,
+        error_class: str = "",
     ) -> None:
         """End a request, once: free what it holds and emit its last output. Nothing else frees.
 
@@ -122,9 +133,10 @@ class Scheduler:
                 request.waits_for.waiting.remove(request_id)
             self._num_parked -= 1
         else:
-            self._remove(self._waiting, request)
+            self._waiting.remove(request)
         request.state = State.DONE
-        self._outputs.append(_make_output(request, sampled, reason, error))
+        self._waiting.leave(request.new.tenant)
+        self._outputs.append(request.make_output(sampled, reason, error, error_class))
 
     def finish_all(self, reason: FinishReason, *, error: str | None = None) -> None:
         """End every live request."""
@@ -136,8 +148,10 @@ class Scheduler:
         added: list[NewRequest] = []
         copies: list[BlockCopy] = []
         self.cache.names.expire(now_s)
+        self._end_late(now_s)
         self._unpark()
-        plan = self._continue_running()
+        self._num_decoding = sum(request.num_uncomputed_tokens == 1 for request in self._running)
+        plan = self._continue_running(self.pace.choose(self._num_decoding))
         self._admit_waiting(plan, added, copies, now_s)
         repeat = 1 if added or self.num_waiting else self._repeat(plan)
         self._started_s = now_s
@@ -170,6 +184,8 @@ class Scheduler:
     def update(self, step: SchedulerOutput, result: ModelRunnerOutput, now_s: float = 0.0) -> None:
         """Take in what a step computed and chose. Requests that ended in the meantime are skipped."""
         self._step_s = (now_s - self._started_s) / step.repeat
+        num_tokens = sum(part.num_scheduled_tokens for part in step.scheduled)
+        self.pace.learn(self._num_decoding, num_tokens - self._num_decoding, self._step_s)
         for part in step.scheduled:
             request = self._live.get(part.request_id)
             if request is not None:
@@ -193,8 +209,17 @@ class Scheduler:
         outputs, self._outputs = self._outputs, []
         return outputs
 
-    def _continue_running(self) -> dict[RequestId, int]:
-        """Tokens to compute for each running request that gets any. May preempt."""
+    def _end_late(self, now_s: float) -> None:
+        """End those whose deadline has passed, wherever they are."""
+        for deadline_s, request_id in self._deadlines.take_passed(now_s):
+            request = self._live.get(request_id)
+            if request is not None and request.new.deadline_s == deadline_s:
+                where = "while it waited" if request.state is State.WAITING else "while it was computed"
+                error = f"The request's deadline passed {where}, after {now_s - request.arrival_s:.1f} s."
+                self.finish(request_id, "error", error=error, error_class=DeadlineExceeded.__name__)
+
+    def _continue_running(self, num_prompt_tokens: int) -> dict[RequestId, int]:
+        """Tokens to compute for each running request that gets any, `num_prompt_tokens` of prompts. May preempt."""
         plan: dict[RequestId, int] = {}
         budget = self.limits.max_num_batched_tokens
         # A long chunk leaves a token for each request behind it that needs just one, so nobody's stream pauses.
@@ -202,30 +227,23 @@ class Scheduler:
         for request in list(self._running):
             if request.state is not State.RUNNING:
                 continue  # preempted by one before it
-            if request.num_uncomputed_tokens == 1:
-                reserved -= 1
-            chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget - reserved)
+            is_decoding = request.num_uncomputed_tokens == 1
+            reserved -= is_decoding
+            room = budget if is_decoding else min(budget - reserved, num_prompt_tokens)
+            chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, room)
             if chunk > 0 and self._make_room(request, request.num_computed_tokens + chunk, plan):
                 plan[request.request_id] = chunk
                 budget -= chunk
+                num_prompt_tokens -= 0 if is_decoding else chunk
+                self._waiting.charge(request.new.tenant, chunk)
         return plan
 
     def _repeat(self, plan: dict[RequestId, int]) -> int:
         """How often to run a step of only `plan`. Its requests then hold blocks for that."""
+        if len(plan) < len(self._running):
+            return 1
         requests = [self._live[request_id] for request_id in plan]
-        repeat = choose_repeat(requests, self.limits.max_repeat, self._step_s)
-        if repeat == 1 or len(requests) < len(self._running):
-            return 1
-        missing = [
-            self.pool.get_num_blocks_for(request.num_tokens + repeat - 1) - len(request.block_ids)
-            for request in requests
-        ]
-        if sum(max(0, count) for count in missing) > self.pool.num_free:
-            return 1
-        for request, count in zip(requests, missing, strict=True):
-            if count > 0 and request.lease is not None:
-                self.cache.extend(request.lease, count)
-        return repeat
+        return extend_for_repeat(requests, self.cache, choose_repeat(requests, self.limits.max_repeat, self._step_s))
 
     def _make_room(self, request: Request, num_tokens: int, plan: dict[RequestId, int]) -> bool:
         """Whether `request` holds blocks for `num_tokens`. Preempts others for it, or the request itself."""
@@ -233,7 +251,7 @@ class Scheduler:
         if num_missing <= 0:
             return True
         while self.pool.num_free < num_missing:
-            victim = self._choose_victim()
+            victim = choose_victim(self._running)
             if victim is None:  # the others are promised all they need; this one goes on when they have ended
                 is_alone = len(self._running) == 1
                 if is_alone and self.cache.names.give_way(num_missing):
@@ -247,23 +265,18 @@ class Scheduler:
         self.cache.extend(request.lease, num_missing)
         return True
 
-    def _choose_victim(self) -> Request | None:
-        """The request that loses least, the youngest of equals; never the first, never one too often preempted."""
-        candidates = [request for request in self._running[1:] if request.num_preemptions < MAX_PREEMPTIONS]
-        if not candidates:
-            return None
-        return min(reversed(candidates), key=attrgetter("num_computed_tokens"))
-
     def _preempt(self, request: Request) -> None:
         self._release(request)
         request.state = State.WAITING
         request.num_preemptions += 1
         self.num_preemptions += 1
-        insort(self._waiting, request, key=_get_order)
+        self._waiting.add(request)
 
     def _release(self, request: Request, *, is_sound: bool = True) -> None:
         """Take memory and row from a running request. The cache keeps what is sound."""
-        self._remove(self._running, request)
+        index = bisect_left(self._running, request.order, key=_get_order)
+        assert self._running[index] is request, "a running request is not where it belongs"
+        del self._running[index]
         assert request.lease is not None, "a request runs and holds nothing"
         if is_sound:
             num_computed = min(request.num_computed_tokens, request.num_tokens)  # less, if it was stopped in a repeat
@@ -277,12 +290,17 @@ class Scheduler:
         self, plan: dict[RequestId, int], added: list[NewRequest], copies: list[BlockCopy], now_s: float
     ) -> None:
         """Start waiting requests, in order, while there is budget and memory for all their tokens."""
-        budget = self.limits.max_num_batched_tokens - sum(plan.values())
-        while self._waiting and budget > 0 and len(self._running) < self.limits.max_num_requests:
-            request = self._waiting[0]
+        num_planned = sum(plan.values())
+        budget = self.limits.max_num_batched_tokens - num_planned
+        # What the pace leaves: requests that decode and were preempted in this step count as room for prompts.
+        budget = min(budget, self.pace.choose(self._num_decoding) + self._num_decoding - num_planned)
+        while budget > 0 and len(self._running) < self.limits.max_num_requests:
+            request = self._waiting.first(now_s)
+            if request is None:
+                return
             match = self.cache.find(request.salt, request.tokens, rank_of(request.new.priority))
             if match.promised is not None:
-                del self._waiting[0]
+                self._waiting.remove(request)
                 match.promised.waiting.append(request.request_id)
                 request.waits_for = match.promised
                 self._num_parked += 1
@@ -294,13 +312,14 @@ class Scheduler:
                 if self._running or not self.cache.names.give_way(num_needed):
                     return
                 continue  # with nobody to wait for, named prefixes are given up for it
-            del self._waiting[0]
+            self._waiting.remove(request)
             copies += self._start(request, match, num_blocks)
             request.first_scheduled_s = request.first_scheduled_s or now_s
             added.append(request.make_resumed())
             chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget)
             plan[request.request_id] = chunk
             budget -= chunk
+            self._waiting.charge(request.new.tenant, chunk)
 
     def _start(self, request: Request, match: Match, num_blocks: int) -> list[BlockCopy]:
         """Let a request run, with what the cache holds of it."""
@@ -323,7 +342,7 @@ class Scheduler:
             if request is not None and request.waits_for is not None:
                 request.waits_for = None
                 self._num_parked -= 1
-                insort(self._waiting, request, key=_get_order)
+                self._waiting.add(request)
 
     def _get_num_promised_tokens(self, request: Request) -> int:
         return request.num_tokens if request.num_preemptions < MAX_PREEMPTIONS else request.length_limit
@@ -335,6 +354,7 @@ class Scheduler:
             self.finish(request.request_id, "error", error=error)
             return
         request.append(sampled.token_id)
+        self._waiting.charge(request.new.tenant, 1.0)  # and computing it costs another, as much as one of a prompt
         self.num_generation_tokens += 1
         request.first_token_s = request.first_token_s or now_s
         request.last_token_s = now_s
@@ -342,13 +362,7 @@ class Scheduler:
         if reason is not None:
             self.finish(request.request_id, reason, sampled)
         else:
-            self._outputs.append(_make_output(request, sampled))
-
-    @staticmethod
-    def _remove(queue: list[Request], request: Request) -> None:
-        index = bisect_left(queue, request.order, key=_get_order)
-        assert queue[index] is request, "a request is not in the queue of its state"
-        del queue[index]
+            self._outputs.append(request.make_output(sampled))
 
     def check(self) -> None:
         """Raise AssertionError if requests, queues and blocks contradict each other. Cheap; run when idle."""
@@ -357,30 +371,12 @@ class Scheduler:
         assert num_parked == self._num_parked, "the count of parked requests is wrong"
         assert len(self._running) + self.num_waiting == len(self._live), "a request is in no queue, or in two"
         assert len(self._running) <= self.limits.max_num_requests, "more requests run than may"
+        assert self._running == sorted(self._running, key=_get_order), "the running requests are out of order"
+        self._waiting.check()
         for queue, state in ((self._running, State.RUNNING), (self._waiting, State.WAITING)):
-            assert queue == sorted(queue, key=_get_order), f"the {state.value} queue is out of order"
             for request in queue:
                 assert self._live[request.request_id] is request, "a queue holds a request that ended"
                 assert request.state is state, "a request is in the wrong queue"
                 room = len(request.block_ids) * self.pool.block_size
                 assert request.num_computed_tokens <= min(room, request.num_tokens), "tokens without a block"
                 assert request.num_preemptions <= MAX_PREEMPTIONS, "a request was preempted too often"
-
-
-def _make_output(
-    request: Request,
-    sampled: SampledToken | None,
-    reason: FinishReason | None = None,
-    error: str | None = None,
-) -> RequestOutput:
-    return RequestOutput(
-        request_id=request.request_id,
-        token_ids=() if sampled is None else (sampled.token_id,),
-        logprobs=() if sampled is None or sampled.logprobs is None else (sampled.logprobs,),
-        finish_reason=reason,
-        stop_token_id=sampled.token_id if reason == "stop" and sampled is not None else None,
-        error=error,
-        num_cached_tokens=request.num_cached_tokens,
-        cache_miss=request.cache_miss,
-        timings=request.make_timings(),
-    )

@@ -1,0 +1,115 @@
+"""Who comes next of those that wait: by class, then by what their tenants have had, then by arrival.
+
+  class      a smaller priority comes first; waiting AGING_S is worth one class, so nobody waits forever
+  tenant     of equal class: whoever has had least, by a counter of tokens (VTC, Sheng et al. 2024, arXiv:2401.00588).
+             A tenant that comes back is lifted to the least of those that are active: idle time is not saved up
+  arrival    within a tenant, those that were preempted first
+
+With one tenant and one priority this is first come, first served. `first` costs O(classes * tenants) and does not
+depend on how many wait.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final, final
+
+from pelton.engine.request import Request
+
+AGING_S: Final = 30.0
+MAX_CLASS: Final = 8  # priorities beyond are of the class at the end, so that there are few classes
+
+
+def _get_sequence(request: Request) -> int:
+    return request.order[1]
+
+
+def get_class(request: Request) -> int:
+    """The class of a request; smaller comes first."""
+    return max(-MAX_CLASS, min(MAX_CLASS, request.new.priority))
+
+
+@final
+class WaitingQueue:
+    """The requests that hold nothing, and what every tenant has had."""
+
+    def __init__(self) -> None:
+        self._queues: dict[tuple[int, str], list[Request]] = {}  # by class and tenant; none is empty
+        self._had: dict[str, float] = {}
+        self._num_live: Counter[str] = Counter()  # requests of each tenant that have not ended
+        self._num_waiting = 0
+        self.num_tokens = 0  # of all that wait
+
+    def __len__(self) -> int:
+        return self._num_waiting
+
+    def __iter__(self) -> Iterator[Request]:
+        for queue in self._queues.values():
+            yield from queue
+
+    def enter(self, tenant: str) -> None:
+        """A request of this tenant has come."""
+        if not self._num_live:
+            self._had.clear()
+        if not self._num_live[tenant]:
+            least = min((self._had.get(other, 0.0) for other, live in self._num_live.items() if live), default=0.0)
+            self._had[tenant] = max(self._had.get(tenant, 0.0), least)
+        self._num_live[tenant] += 1
+
+    def leave(self, tenant: str) -> None:
+        """A request of this tenant has ended."""
+        self._num_live[tenant] -= 1
+        if not self._num_live[tenant]:
+            del self._num_live[tenant]
+
+    def charge(self, tenant: str, num_tokens: float) -> None:
+        """The tenant has had this much."""
+        self._had[tenant] = self._had.get(tenant, 0.0) + num_tokens
+
+    def get_charge(self, tenant: str) -> float:
+        """What the tenant has had."""
+        return self._had.get(tenant, 0.0)
+
+    def add(self, request: Request) -> None:
+        """Let a request wait."""
+        insort(self._queues.setdefault(_get_key(request), []), request, key=_get_sequence)
+        self._num_waiting += 1
+        self.num_tokens += request.num_tokens
+
+    def remove(self, request: Request) -> None:
+        """Take out a request that waits."""
+        queue = self._queues[_get_key(request)]
+        index = bisect_left(queue, _get_sequence(request), key=_get_sequence)
+        assert queue[index] is request, "a request is not in the queue of its tenant"
+        del queue[index]
+        if not queue:
+            del self._queues[_get_key(request)]
+        self._num_waiting -= 1
+        self.num_tokens -= request.num_tokens
+
+    def first(self, now_s: float) -> Request | None:
+        """The one that comes next, or None."""
+        best: Request | None = None
+        best_rank: tuple[int, float, int] = (0, 0.0, 0)
+        for (class_, tenant), queue in self._queues.items():
+            head = queue[0]
+            age = int(max(0.0, now_s - head.arrival_s) / AGING_S)
+            rank = (class_ - age, self._had.get(tenant, 0.0), _get_sequence(head))
+            if best is None or rank < best_rank:
+                best, best_rank = head, rank
+        return best
+
+    def check(self) -> None:
+        """Raise AssertionError if counts and queues contradict each other."""
+        assert sum(map(len, self._queues.values())) == self._num_waiting, "the count of waiting requests is wrong"
+        assert sum(request.num_tokens for request in self) == self.num_tokens, "the count of waiting tokens is wrong"
+        for key, queue in self._queues.items():
+            assert queue, "a queue is empty"
+            assert queue == sorted(queue, key=_get_sequence), "a queue is out of order"
+            assert all(_get_key(request) == key for request in queue), "a request is in the queue of another tenant"
+
+
+def _get_key(request: Request) -> tuple[int, str]:
+    return get_class(request), request.new.tenant

@@ -1,0 +1,138 @@
+"""Deadlines, tenants and pace under the whole scheduler, with a clock that follows from what is computed."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.engine.fakes import HashExecutor, compute_continuation, make_limits, make_request
+
+from pelton.core.outputs import RequestOutput
+from pelton.core.step import NewRequest
+from pelton.engine.scheduler import Scheduler
+from pelton.kvcache.block_pool import BlockPool
+
+pytestmark = pytest.mark.unit
+STEP_S, TOKEN_S = 0.008, 0.001
+
+
+class Engine:
+    """A scheduler on a machine that takes STEP_S for a step and TOKEN_S for each token of it."""
+
+    def __init__(self, num_blocks: int = 256, target_itl_s: float = math.inf, **limits: int) -> None:
+        self.limits = make_limits(target_itl_s=target_itl_s, **limits)
+        self.scheduler = Scheduler(self.limits, BlockPool(num_blocks, 4))
+        self.executor = HashExecutor(num_blocks, 4)
+        self.now_s = 100.0
+        self.outputs: list[tuple[float, RequestOutput]] = []
+
+    def step(self) -> float:
+        """Make a step; what it took."""
+        step = self.scheduler.schedule(self.now_s)
+        num_tokens = sum(part.num_scheduled_tokens for part in step.scheduled) + len(step.scheduled) * (step.repeat - 1)
+        took_s = STEP_S * step.repeat + TOKEN_S * num_tokens
+        self.now_s += took_s
+        self.scheduler.update(step, self.executor.execute(step), self.now_s)
+        self.scheduler.check()
+        self.outputs += [(self.now_s, output) for output in self.scheduler.take_outputs()]
+        return took_s
+
+    def run(self) -> None:
+        while self.scheduler.has_work:
+            self.step()
+            assert self.scheduler.num_steps < 5000, "no progress"
+
+    def times(self, name: str) -> list[float]:
+        return [at_s for at_s, output in self.outputs if output.request_id == name and output.token_ids]
+
+    def last(self, name: str) -> RequestOutput:
+        return [output for _, output in self.outputs if output.request_id == name][-1]
+
+
+def test_a_deadline_ends_a_request_wherever_it_is() -> None:
+    engine = Engine(max_num_requests=2)
+    engine.scheduler.add(make_request("running", 5, 200, deadline_s=100.5), 100.0)
+    engine.scheduler.add(make_request("other", 5, 60, deadline_s=500.0), 100.0)
+    engine.scheduler.add(make_request("waiting", 5, 10, deadline_s=100.2), 100.0)
+    engine.run()
+    for name, where in (("running", "computed"), ("waiting", "waited")):
+        last = engine.last(name)
+        assert (last.finish_reason, last.error_class) == ("error", "DeadlineExceeded")
+        assert f"while it {'was computed' if where == 'computed' else 'waited'}" in str(last.error)
+    assert engine.last("other").finish_reason == "length"
+    assert max(engine.times("running")) < 100.6
+    assert engine.scheduler.pool.num_free == 256
+
+
+def test_a_deadline_of_a_request_that_ended_ends_nobody_else() -> None:
+    engine = Engine()
+    engine.scheduler.add(make_request("a", 5, 2, deadline_s=100.5), 100.0)
+    engine.run()
+    engine.scheduler.add(make_request("a", 5, 100), engine.now_s)
+    engine.run()
+    assert engine.last("a").finish_reason == "length"
+
+
+def test_a_flood_does_not_keep_others_waiting() -> None:
+    def measure(flood: int) -> float:
+        engine = Engine(max_num_requests=4)
+        for number in range(flood):
+            engine.scheduler.add(make_request(f"flood{number}", 8, 10, tenant="flood"), engine.now_s)
+        for _ in range(5 if flood else 0):
+            engine.step()
+        waits = []
+        for number in range(8):
+            arrived_s = engine.now_s
+            engine.scheduler.add(make_request(f"polite{number}", 8, 10, tenant="polite"), arrived_s)
+            while not engine.times(f"polite{number}"):
+                engine.step()
+            waits.append(engine.times(f"polite{number}")[0] - arrived_s)
+        return max(waits)
+
+    assert measure(300) < measure(0) + 10 * (STEP_S + 4 * TOKEN_S + 8 * TOKEN_S)  # one answer of the flood at most
+
+
+def test_a_long_prompt_hardly_slows_streams() -> None:
+    engine = Engine(1200, 0.0, max_prefill_chunk=64, max_model_len=2048, max_num_requests=16)
+    for number in range(8):
+        engine.scheduler.add(make_request(f"stream{number}", 4, 300), engine.now_s)
+    engine.scheduler.add(make_request("warm", 60, 1), engine.now_s)
+    for _ in range(30):
+        engine.step()
+    engine.scheduler.add(make_request("long", 1500, 2), engine.now_s)
+    while not engine.times("long"):
+        assert engine.step() <= 2 * (STEP_S + 8 * TOKEN_S) * 1.05
+    engine.run()
+    prompt = make_request("long", 1500).prompt_token_ids
+    assert [token for _, out in engine.outputs if out.request_id == "long" for token in out.token_ids] == (
+        compute_continuation(prompt, 2)
+    )
+
+
+def make_shapes() -> st.SearchStrategy[list[tuple[int, int, int, str, float]]]:
+    shape = st.tuples(
+        st.integers(1, 30), st.integers(1, 20), st.integers(-1, 2), st.sampled_from(["", "a", "b"]), st.floats(0, 1)
+    )
+    return st.lists(shape, min_size=1, max_size=12)
+
+
+@settings(max_examples=60, deadline=None)
+@given(shapes=make_shapes(), target_s=st.sampled_from([0.0, 0.02, math.inf]), num_blocks=st.integers(14, 60))
+def test_policies_change_when_tokens_come_and_not_which(
+    shapes: list[tuple[int, int, int, str, float]], target_s: float, num_blocks: int
+) -> None:
+    engine = Engine(num_blocks, target_s, max_num_requests=4, max_repeat=3)
+    requests: list[NewRequest] = []
+    for number, (prompt, num, priority, tenant, patience_s) in enumerate(shapes):
+        deadline_s = 0.0 if patience_s > 0.5 else engine.now_s + patience_s
+        requests.append(make_request(str(number), prompt, num, priority=priority, tenant=tenant, deadline_s=deadline_s))
+        engine.scheduler.add(requests[-1], engine.now_s)
+        if number % 2:
+            engine.step()
+    engine.run()
+    for request, (_, num, _, _, _) in zip(requests, shapes, strict=True):
+        tokens = [t for _, out in engine.outputs if out.request_id == request.request_id for t in out.token_ids]
+        assert tokens == compute_continuation(request.prompt_token_ids, num)[: len(tokens)]
+        last = engine.last(request.request_id)
+        assert last.finish_reason == ("length" if len(tokens) == num else "error")
+        assert request.deadline_s or last.finish_reason == "length"

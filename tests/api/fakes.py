@@ -88,6 +88,7 @@ class FakeEngineClient(EngineClient):
         self.aborted: set[RequestId] = set()
         self.problem: str | None = None
         self.fail_after: int | None = None  # outputs, then finish_reason "error"
+        self.error_class = ""  # of that failure
         self.gate: asyncio.Event | None = None  # after the first output, wait for it
         self.is_gate_first = False  # wait before the first output already
         self.is_closed = False
@@ -121,7 +122,10 @@ class FakeEngineClient(EngineClient):
             await asyncio.sleep(0)
             if self.fail_after == number:
                 yield RequestOutput(
-                    request_id=request.request_id, finish_reason="error", error="the device is on fire."
+                    request_id=request.request_id,
+                    finish_reason="error",
+                    error="the device is on fire.",
+                    error_class=self.error_class,
                 )
                 return
             part = tuple(tokens[start : start + self.tokens_per_output])

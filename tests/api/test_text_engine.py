@@ -17,7 +17,15 @@ from pelton.api.text_engine import INLINE_CHARACTERS, TextEngine, derive_seed
 from pelton.core.outputs import CacheMiss
 from pelton.core.sampling_params import SamplingParams
 from pelton.engine.inprocess_client import InProcessClient
-from pelton.errors import CapacityError, EngineError, InternalError, RequestError, TooLong
+from pelton.errors import (
+    CapacityError,
+    DeadlineExceeded,
+    EngineError,
+    InternalError,
+    RateLimited,
+    RequestError,
+    TooLong,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -104,6 +112,18 @@ def test_errors_of_the_engine_depend_on_whether_it_lives() -> None:
         collect(client, [(1,)], SamplingParams())
     client.problem = "it died"
     with pytest.raises(CapacityError, match="it died"):
+        collect(client, [(1,)], SamplingParams())
+
+
+@pytest.mark.parametrize("error", [CapacityError, RateLimited, DeadlineExceeded, RequestError, TooLong])
+def test_the_engine_says_which_error_a_client_gets(error: type[EngineError]) -> None:
+    client = FakeEngineClient()
+    client.fail_after, client.error_class = 1, error.__name__
+    with pytest.raises(error, match=r"^the device is on fire\.$") as caught:
+        collect(client, [(1,)], SamplingParams())
+    assert type(caught.value) is error
+    client.error_class = "SystemExit"
+    with pytest.raises(InternalError):
         collect(client, [(1,)], SamplingParams())
 
 

@@ -79,3 +79,16 @@ def test_timings_are_left_out_if_the_server_is_told_so() -> None:
         state = make_state(per_request_metrics=False)
         response = call("POST", "/v1/completions", state=state, json={"prompt": "a", "stream": stream})
         assert "timings" not in response.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("fail_after", [0, 2])
+def test_a_deadline_is_counted_as_one_whenever_it_passes(fail_after: int, stream: bool) -> None:
+    client = FakeEngineClient()
+    client.fail_after, client.error_class = fail_after, "DeadlineExceeded"
+    state = make_state(client)
+    response = call("POST", "/v1/completions", state=state, json={"prompt": "a", "stream": stream})
+    assert response.status_code == (200 if stream and fail_after else 504)
+    assert "timeout_error" in response.text
+    samples = read_samples(state.metrics)
+    assert samples["request_success_total deadline"] == samples["deadlines_exceeded_total"] == 1

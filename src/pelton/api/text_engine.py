@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from typing import TypeVar, final
+from typing import Final, TypeVar, final
 
 import msgspec
 
@@ -21,15 +21,27 @@ from pelton.api.output import TextDelta
 from pelton.api.output_text import OutputText
 from pelton.api.parts import EngineParts
 from pelton.api.prompt import Prompt
-from pelton.core.outputs import PrefixInfo
+from pelton.core.outputs import PrefixInfo, RequestOutput
 from pelton.core.sampling_params import SamplingParams
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.limits import SchedulerLimits, check_request
-from pelton.errors import CapacityError, InternalError, TooLong
+from pelton.errors import (
+    CapacityError,
+    DeadlineExceeded,
+    EngineError,
+    InternalError,
+    RateLimited,
+    RequestError,
+    TooLong,
+)
 
 INLINE_CHARACTERS = 4096  # texts up to this are tokenized on the loop: about 1 ms, less than two thread switches cost
 NUM_TOKENIZE_THREADS = 2
 NUM_TEMPLATE_THREADS = 2  # they mostly wait for the template processes, of which there are as many
+# What the engine may say of a request in the words of a class; anything else is its own fault.
+TOLD_TO_CLIENTS: Final[dict[str, type[EngineError]]] = {
+    error.__name__: error for error in (CapacityError, RateLimited, DeadlineExceeded, RequestError, TooLong)
+}
 _MASK_64 = 2**64 - 1
 
 T = TypeVar("T")
@@ -211,7 +223,7 @@ class TextEngine:
         async with aclosing(self.parts.client.generate(request)) as outputs:
             async for output in outputs:
                 if output.finish_reason == "error":
-                    raise self._failure(request.request_id, output.error)
+                    raise self._failure(output)
                 yield text.push(output)
                 if text.is_finished:
                     return  # closing `outputs` aborts what the engine still computes after a stop string
@@ -221,8 +233,10 @@ class TextEngine:
                 request_id=request.request_id,
             )
 
-    def _failure(self, request_id: str, error: str | None) -> CapacityError | InternalError:
-        why = error or "the engine gave no reason"
+    def _failure(self, output: RequestOutput) -> EngineError:
+        request_id, why = output.request_id, output.error or "the engine gave no reason"
+        if output.error_class in TOLD_TO_CLIENTS:
+            return TOLD_TO_CLIENTS[output.error_class](why)
         if self.parts.client.health_problem() is not None:
             return CapacityError(f"The engine failed during the request: {why}", retry_after_s=5.0)
         return InternalError(f"Request {request_id} failed in the engine: {why}", request_id=request_id)

@@ -1,12 +1,15 @@
 """The scheduler with the prefix tree: what is shared, what is waited for, and that nobody can tell from the answers."""
 
+import random
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.engine.fakes import HashExecutor, compute_continuation, make_limits, make_request
 
-from pelton.core.outputs import RequestOutput
+from pelton.core.outputs import CacheMiss, RequestOutput
 from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SampledToken, SchedulerOutput
 from pelton.engine.scheduler import Scheduler
 from pelton.kvcache.block_pool import BlockPool
@@ -192,6 +195,59 @@ def test_a_preempted_request_finds_what_it_had_computed() -> None:
     assert engine.scheduler.num_preemptions > 0
     assert engine.tokens("b") == compute_continuation(list(range(500, 509)), 8)
     assert engine.scheduler.num_prompt_tokens < 13 + 2 * 9
+
+
+def test_a_thousand_prompts_one_after_the_other_give_what_they_give_without_the_cache() -> None:
+    draw = random.Random(4175)
+    engine = Engine(num_blocks=40)
+    texts = [[draw.randrange(3) for _ in range(60)] for _ in range(4)]
+    for number in range(1000):
+        start = draw.choice(texts)[: draw.randrange(1, 60)]
+        prompt = [*start, *(draw.randrange(900) for _ in range(draw.randrange(3)))]
+        engine.add(str(number), prompt, draw.randrange(1, 5))
+        engine.run()
+        tokens = engine.tokens(str(number))
+        assert tokens == compute_continuation(prompt, len(tokens))
+        engine.outputs.clear()
+    assert engine.scheduler.num_prefix_hits > engine.scheduler.num_prefix_queries / 2
+    assert len(engine.scheduler.cache.tree._evicted) > 100
+
+
+def test_more_urgent_requests_do_not_wait_for_less_urgent_ones() -> None:
+    engine = Engine(max_prefill_chunk=4)
+    engine.add("low", list(range(17)), priority=1)
+    engine.add("high", list(range(17)))
+    engine.step()
+    assert engine.scheduler.num_waiting == 1  # the less urgent one waits for the other
+    engine = Engine(max_prefill_chunk=4)
+    engine.add("low", list(range(17)), priority=1)
+    engine.step()
+    engine.add("high", list(range(17)))
+    engine.step()
+    assert engine.scheduler.num_waiting == 0
+    engine.run()
+    assert engine.tokens("low") == engine.tokens("high") == compute_continuation(list(range(17)), 4)
+
+
+def test_tenants_share_nothing() -> None:
+    engine = Engine()
+    prompt = list(range(12))
+    for tenant, expected in (("a", (0, 12)), ("b", (0, 12)), ("a", (11, 1))):
+        engine.scheduler.add(msgspec.structs.replace(make_request(tenant, prompt, 1), tenant=tenant))
+        assert engine.run()[0] == {tenant: expected}
+
+
+def test_reasons_come_with_outputs_if_they_are_asked_for() -> None:
+    engine = Engine()
+    for name, explain, expected in (
+        ("a", True, CacheMiss("new", 0)),
+        ("b", True, CacheMiss("hit", 11)),
+        ("c", 0, None),
+    ):
+        request = make_request(name, list(range(12)), 2)
+        engine.scheduler.add(msgspec.structs.replace(request, explain_cache=bool(explain)))
+        engine.run()
+        assert {out.cache_miss for out in engine.outputs if out.request_id == name} == {expected}
 
 
 PROMPTS = st.lists(st.integers(0, 1), min_size=1, max_size=24)  # a small alphabet, so that many share

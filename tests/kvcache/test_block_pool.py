@@ -17,6 +17,7 @@ def test_acquire_is_all_or_nothing() -> None:
     with pytest.raises(OutOfBlocks, match=r"2 blocks wanted, 1 of 4 free"):
         pool.acquire(2)
     assert pool.num_free == 1
+    assert pool.num_tokens == 64
     pool.release(held)
     assert pool.num_free == 4
     pool.check()

@@ -45,7 +45,7 @@ def test_usage_counts_prompts_once_and_answers_all() -> None:
         "prompt_tokens": 7,
         "completion_tokens": 8,
         "total_tokens": 15,
-        "prompt_tokens_details": {"cached_tokens": 1 + 3},
+        "prompt_tokens_details": {"cached_tokens": 0 + 2},
     }
 
 

@@ -42,7 +42,7 @@ class Tally:
         self._clock = clock
         self._arrival_s = clock()
         self._num_prompt_tokens: Sequence[int] = ()
-        self._num_cached_tokens: list[int] = []
+        self._num_cached_tokens: dict[int, int] = {}  # by prompt
         self._cache_misses: dict[int, CacheMiss] = {}  # by prompt
         self._num_output_tokens = [0] * num_answers
         self._last_token_s: list[float | None] = [None] * num_answers
@@ -79,7 +79,6 @@ class Tally:
         """The prompts are known, and go to the engine."""
         self.stage = "engine"
         self._num_prompt_tokens = num_prompt_tokens
-        self._num_cached_tokens = [0] * len(num_prompt_tokens)
         self.sampling = (n, max_tokens)
 
     def add(self, delta: TextDelta) -> None:
@@ -89,7 +88,7 @@ class Tally:
         prompt = index // self.sampling[0]
         self._has_deltas = True
         if self._first_token_s[index] is None:  # an engine that took the request over later may have found more
-            self._num_cached_tokens[prompt] = max(self._num_cached_tokens[prompt], delta.num_cached_tokens)
+            self._take_cached(prompt, delta)
         if delta.cache_miss is not None:
             self._cache_misses.setdefault(prompt, delta.cache_miss)
         self._times[index].take(delta.timings)
@@ -113,7 +112,7 @@ class Tally:
     def usage(self) -> dict[str, Any]:
         """The token counts so far, in OpenAI's words. A prompt counts once, whatever n is."""
         num_prompt, num_output = sum(self._num_prompt_tokens), sum(self._num_output_tokens)
-        details: dict[str, Any] = {"cached_tokens": sum(self._num_cached_tokens)}
+        details: dict[str, Any] = {"cached_tokens": sum(self._num_cached_tokens.values())}
         if self._cache_misses:
             details["cache_misses"] = [
                 {"prompt": prompt, "reason": miss.reason, "position": miss.position}
@@ -168,6 +167,12 @@ class Tally:
         if times.num_restarts:
             fields["restarts"] = times.num_restarts
         return fields
+
+    def _take_cached(self, prompt: int, delta: TextDelta) -> None:
+        """Of several answers to a prompt the first one computes what the others find: what it found itself counts."""
+        if delta.token_ids or delta.num_cached_tokens:
+            found = self._num_cached_tokens.setdefault(prompt, delta.num_cached_tokens)
+            self._num_cached_tokens[prompt] = min(found, delta.num_cached_tokens)
 
     def _end(self, reason: str) -> None:
         now_s = self._clock()

@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 MODEL ?= demo
+MINUTES ?= 10
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 NATIVE_SOURCES := CMakeLists.txt $(shell find csrc -name '*.cc' -o -name '*.h')
@@ -18,7 +19,7 @@ WITH_ASAN = LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CX
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
-.PHONY: test-isa sanitize sanitize-address sanitize-thread
+.PHONY: fuzz test-isa sanitize sanitize-address sanitize-thread
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -78,6 +79,9 @@ sanitize-address: setup
 native: ## Build the C++ kernels again, as far as they changed
 	@rm -f $(VENV)/.stamp-run
 	@$(MAKE) $(VENV)/.stamp-run
+
+fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile requests; no answer may be wrong
+	$(BIN)/python -m tests.http_adversary.storm $(MINUTES) $(SEED)
 
 bench: $(VENV)/.stamp-run ## Measure the speed of MODEL (demo)
 	$(BIN)/pelton bench offline $(MODEL)

@@ -13,6 +13,8 @@ pytestmark = pytest.mark.unit
 
 BAD: list[tuple[str, Any]] = [
     ("n", 0),
+    ("n", 10**400),
+    ("seed", -(10**400)),
     ("temperature", -0.1),
     ("temperature", 2.1),
     ("temperature", math.nan),

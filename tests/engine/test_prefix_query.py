@@ -186,12 +186,25 @@ def test_refused_pin_is_not_remembered() -> None:
         peer = Peer()
         task = asyncio.create_task(peer.queries.pin("a", tenant="t", cache_salt="", token_ids=(1,), ttl_s=None))
         await asyncio.sleep(0)
-        peer.queries.deliver(PrefixAnswer(number=peer.asked[-1].number, error="no", error_class="RequestError"))
-        with pytest.raises(RequestError, match="no"):
+        number = peer.asked[-1].number
+        peer.queries.deliver(PrefixAnswer(number=number, error="no", error_class="RequestError", param="prompt"))
+        with pytest.raises(RequestError, match="no") as caught:
             await task
+        assert caught.value.param == "prompt"
         peer.asked.clear()
         peer.queries.renew()
         assert peer.asked == []
+
+    asyncio.run(run())
+
+
+def test_names_whose_time_is_over_are_forgotten() -> None:
+    async def run() -> None:
+        peer = Peer()
+        for number in range(100):
+            await peer.pin(str(number), 1.0)
+            peer.now_s += 1.0
+        assert len(peer.queries._names) <= 2
 
     asyncio.run(run())
 

@@ -75,6 +75,40 @@ async def exchange(
     return read_answers(bytes(received))
 
 
+class Line:
+    """A connection that is used for one request after the other, and made anew when the server closed it."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, request: bytes) -> Answer:
+        """The answer to `request`."""
+        if self._connection is None:
+            self._connection = await connect(self._url)
+        reader, writer = self._connection
+        writer.write(request)
+        received = bytearray()
+        async with asyncio.timeout(TIMEOUT_S):
+            while not (received and is_whole(received)):
+                part = await reader.read(1 << 20)
+                if not part:
+                    raise AssertionError(f"no answer to {request[:1000]!r}, only {bytes(received)!r}")
+                received += part
+        (answer,) = read_answers(bytes(received))
+        if answer.headers.get("connection") == "close":
+            await self.close()
+        return answer
+
+    async def close(self) -> None:
+        """Give the connection back."""
+        if self._connection is not None:
+            self._connection[1].close()
+            with contextlib.suppress(ConnectionError):
+                await self._connection[1].wait_closed()
+            self._connection = None
+
+
 async def ask(url: str, request: bytes) -> Answer:
     """The only answer to one request."""
     answers = await exchange(url, request)

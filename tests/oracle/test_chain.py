@@ -25,9 +25,10 @@ def test_everything_matters() -> None:
             {"tenant": "a", "cache_salt": "a"},
             {"seed": 0},
             {"seed": 1},
+            {"seed": -1},
         )
     }
-    assert len(answers) == 30
+    assert len(answers) == 35
 
 
 def test_a_stop_token_is_the_last() -> None:

@@ -139,6 +139,16 @@ def test_the_scripted_executor_says_what_it_is_told() -> None:
     assert tokens(outputs["b"]) == [256]
 
 
+@pytest.mark.parametrize("num_logprobs", [0, 1, 5])
+def test_log_probabilities_have_the_form_of_a_models(num_logprobs: int) -> None:
+    outputs = run(OracleExecutor(24, BLOCK), [make_request("a", [1, 2], 3, logprobs=num_logprobs)])["a"]
+    logprobs = [entry for output in outputs for entry in output.logprobs]
+    assert [len(entry.top_token_ids) for entry in logprobs] == [num_logprobs] * 3
+    assert [len(entry.top_logprobs) for entry in logprobs] == [num_logprobs] * 3
+    if num_logprobs:
+        assert [entry.top_token_ids[0] for entry in logprobs] == tokens(outputs)
+
+
 def test_executors_by_name() -> None:
     assert isinstance(make_executor("oracle", 4, 4, 256), OracleExecutor)
     assert isinstance(make_executor("scripted:step_ms=1", 4, 4, 256), ScriptedExecutor)

@@ -50,3 +50,4 @@ def test_spellings_and_the_way_back() -> None:
 def test_refusals(path: str, body: dict[str, Any]) -> None:
     response = call("POST", path, json=body)
     assert response.status_code == 400, response.text
+    assert response.json()["error"]["param"] in ("prompt", "tokens")

@@ -119,6 +119,7 @@ class PrefixAnswer(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     prefixes: tuple[PrefixInfo, ...] = ()
     error: str = ""
     error_class: str = ""
+    param: str | None = None  # of a RequestError
 
 
 class Working(msgspec.Struct, frozen=True, tag=True):

@@ -71,9 +71,9 @@ def check_range(
 
     >>> check_range("top_p", 0.5, 0.0, 1.0, low_is_open=True)
     """
-    if math.isfinite(value) and (low < value if low_is_open else low <= value) and value <= high:
-        return
+    if (low < value if low_is_open else low <= value) and value <= high and math.isfinite(value):
+        return  # in this order: whole numbers of any size can be compared, NaN never compares well
     bracket = "(" if low_is_open else "["
     raise RequestError(
-        f"{name}: {value} is out of range, expected a number in {bracket}{low}, {high}].", param=param or name
+        f"{name}: {str(value)[:32]} is out of range, expected a number in {bracket}{low}, {high}].", param=param or name
     )

@@ -83,7 +83,7 @@ def check_token_ids(name: str, token_ids: tuple[int, ...], vocab_size: int) -> N
     if token_ids and not (min(token_ids) >= 0 and max(token_ids) < vocab_size):
         wrong = next(token_id for token_id in token_ids if not 0 <= token_id < vocab_size)
         raise RequestError(
-            f"{name}: token id {wrong} does not exist, expected ids in [0, {vocab_size - 1}].", param=name
+            f"{name}: token id {str(wrong)[:32]} does not exist, expected ids in [0, {vocab_size - 1}].", param=name
         )
 
 

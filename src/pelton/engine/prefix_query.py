@@ -33,14 +33,17 @@ def answer(cache: BlockCache, question: PrefixQuestion, now_s: float) -> PrefixA
     try:
         return PrefixAnswer(number=question.number, prefixes=tuple(_apply(cache, question, now_s)))
     except EngineError as error:
-        return PrefixAnswer(number=question.number, error=str(error), error_class=type(error).__name__)
+        param = error.param if isinstance(error, RequestError) else None
+        kind = type(error).__name__
+        return PrefixAnswer(number=question.number, error=str(error), error_class=kind, param=param)
 
 
 def _apply(cache: BlockCache, question: PrefixQuestion, now_s: float) -> list[PrefixInfo]:
     match question:
         case PinPrefix():
             if not cache.is_enabled:
-                raise RequestError(f"prefix {question.name!r}: this server was started without prefix caching.")
+                why = "this server was started without prefix caching."
+                raise RequestError(f"prefix {question.name!r}: {why}", param="name")
             salt = Salt(question.tenant, question.cache_salt)
             return [cache.names.pin(question.name, salt, question.token_ids, question.ttl_s, now_s)]
         case ReleasePrefix():
@@ -71,6 +74,7 @@ class PrefixQueries:
             number=number, name=name, tenant=tenant, cache_salt=cache_salt, token_ids=token_ids, ttl_s=ttl_s
         )
         (info,) = await self._ask(question)
+        self._forget_expired()
         self._names[tenant, name] = (question, math.inf if ttl_s is None else self._clock() + ttl_s)
         return info
 
@@ -98,10 +102,14 @@ class PrefixQueries:
     def renew(self) -> None:
         """Tell an engine that has just been started the names that hold."""
         now_s = self._clock()
-        self._names = {key: (pin, ends_s) for key, (pin, ends_s) in self._names.items() if ends_s > now_s}
+        self._forget_expired()
         for pin, ends_s in self._names.values():
             ttl_s = None if math.isinf(ends_s) else ends_s - now_s
             self._send(msgspec.structs.replace(pin, number=FORGOTTEN, ttl_s=ttl_s))
+
+    def _forget_expired(self) -> None:
+        now_s = self._clock()
+        self._names = {key: (pin, ends_s) for key, (pin, ends_s) in self._names.items() if ends_s > now_s}
 
     async def _ask(self, question: PrefixQuestion) -> list[PrefixInfo]:
         future = self._waiting[question.number] = asyncio.get_running_loop().create_future()
@@ -110,6 +118,8 @@ class PrefixQueries:
             answer = await future
         finally:
             self._waiting.pop(question.number, None)
+        if answer.error and answer.error_class == RequestError.__name__:
+            raise RequestError(answer.error, param=answer.param)
         if answer.error:
             raise ERRORS.get(answer.error_class, InternalError)(answer.error)
         return list(answer.prefixes)

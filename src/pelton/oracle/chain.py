@@ -29,7 +29,7 @@ def extend(digest: bytes, token_id: int) -> bytes:
 def choose(digest: bytes, seed: int | None) -> int:
     """The token after those of `digest`. `seed` is None for greedy requests."""
     if seed is not None:
-        digest = blake2s(seed.to_bytes(8, "little"), key=digest, digest_size=DIGEST_BYTES).digest()
+        digest = blake2s((seed % 2**64).to_bytes(8, "little"), key=digest, digest_size=DIGEST_BYTES).digest()
     return FIRST_LETTER + int.from_bytes(digest[:4], "little") % NUM_LETTERS
 
 

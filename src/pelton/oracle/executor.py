@@ -25,6 +25,7 @@ from pelton.core.step import (
     SampledToken,
     ScheduledRequest,
     SchedulerOutput,
+    TokenLogprobs,
 )
 from pelton.engine.executor import Executor
 from pelton.errors import ConfigError
@@ -68,14 +69,23 @@ class Speed:
 class Row:
     """What an executor knows of a request."""
 
-    __slots__ = ("fault", "num_prompt", "seed", "start", "tokens")
+    __slots__ = ("fault", "num_logprobs", "num_prompt", "seed", "start", "tokens")
 
     def __init__(self, new: NewRequest) -> None:
         self.tokens = array("i", (*new.prompt_token_ids, *new.output_token_ids))
         self.num_prompt = len(new.prompt_token_ids)
+        self.num_logprobs = new.sampling.logprobs
         self.start = begin(new.tenant, new.cache_salt)
         self.seed = None if new.sampling.temperature < GREEDY_TEMPERATURE else new.sampling.seed or 0
         self.fault: Fault | None = find_fault(new.prompt_token_ids)
+
+    def make_logprobs(self, token_id: int) -> TokenLogprobs | None:
+        """What a request that asks for log-probabilities gets: an oracle is sure, and the others are alike."""
+        if self.num_logprobs is None:
+            return None
+        others = range(self.num_logprobs - 1)
+        top = (max(token_id, 0), *others)[: self.num_logprobs]
+        return TokenLogprobs(0.0, top, (0.0, *(-9.0 for _ in others))[: self.num_logprobs])
 
 
 class RowExecutor(Executor):
@@ -115,7 +125,7 @@ class RowExecutor(Executor):
         if row.fault is not None and len(row.tokens) - row.num_prompt == row.fault.after:
             token_id = commit(row.fault)
         row.tokens.append(max(token_id, 0))
-        return SampledToken(part.request_id, token_id)
+        return SampledToken(part.request_id, token_id, row.make_logprobs(token_id))
 
     def copy(self, source: BlockId, target: BlockId) -> None:
         """Copy a block of the cache."""

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from pelton.api.conversation import Conversation, render_conversation
+from pelton.engine.limits import check_token_ids
 from pelton.errors import RequestError
 from pelton.server.disconnect import until_disconnect
 from pelton.server.error_answer import JsonResponse
@@ -53,5 +54,7 @@ async def detokenize(request: Request) -> Response:
     state: ServerState = request.app.state.pelton
     fields, ignored = await read_request(request, state, DETOKENIZE)
     state.check_model(fields.model)
-    text = await until_disconnect(request.receive, state.engine.detokenize(fields.tokens or ()))
+    token_ids = tuple(fields.tokens or ())
+    check_token_ids("tokens", token_ids, state.engine.parts.tokenizer.vocab_size)
+    text = await until_disconnect(request.receive, state.engine.detokenize(token_ids))
     return JsonResponse({"prompt": text}, headers=make_ignored_headers(ignored))

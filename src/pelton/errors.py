@@ -7,6 +7,7 @@
         UnknownModel                   404
         UnknownPrefix                  404
         Unauthorized                   401
+        Forbidden                      403
         BadGrammar                     400
         BodyTooLarge                   413
         BodyTooSlow                    408
@@ -78,6 +79,13 @@ class Unauthorized(RequestError):
 
     http_status = 401
     error_type = "authentication_error"
+
+
+class Forbidden(RequestError):
+    """A web page, or a name of this machine that is not known, may not use a server that asks for no key."""
+
+    http_status = 403
+    error_type = "permission_error"
 
 
 class BadGrammar(RequestError):

@@ -36,7 +36,7 @@ def test_browsers_may_call_from_allowed_origins_only() -> None:
     preflight = {"origin": "http://ok", "access-control-request-method": "POST"}
     response = call("OPTIONS", "/v1/completions", state=state, headers=preflight)
     assert response.headers["access-control-allow-origin"] == "http://ok"
-    assert call("OPTIONS", "/v1/completions", headers=preflight).status_code == 405
+    assert call("OPTIONS", "/v1/completions", headers=preflight).status_code == 403
 
 
 def test_health_is_open_under_a_root_path_too() -> None:

@@ -39,6 +39,12 @@ def test_what_is_not_json_is_refused(body: bytes, words: str) -> None:
     assert words in str(caught.value)
 
 
+def test_nesting_of_any_depth_that_ends_early_is_refused() -> None:
+    for depth in range(1, 1200):
+        with pytest.raises(RequestError):
+            decode_json(b'{"a": ' + b"[" * depth)
+
+
 def test_depth_is_counted_exactly() -> None:
     decode_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
     assert not is_deeper_than([], 1)

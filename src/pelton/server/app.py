@@ -16,6 +16,7 @@ from pelton.errors import EngineError
 from pelton.server import prefix, probe
 from pelton.server.auth import RequireKey
 from pelton.server.border import Border
+from pelton.server.browser import RefuseStrangers
 from pelton.server.chat import create_chat_completion
 from pelton.server.chat_schema import CHAT
 from pelton.server.completion import create_completion
@@ -68,6 +69,8 @@ def make_app(state: ServerState) -> ASGIApp:
     app: ASGIApp = make_routes(state)
     if server.api_key is not None:
         app = RequireKey(app, api_key=server.api_key)
+    else:
+        app = RefuseStrangers(app, host=server.host, allowed_origins=server.allowed_origins)
     if server.allowed_origins:
         app = CORSMiddleware(  # outside the key: browsers send none when they ask whether they may
             app,

@@ -93,7 +93,7 @@ def _describe(body: bytes, error: msgspec.DecodeError) -> str:
     if message.startswith("Input data was truncated"):
         try:
             json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):  # each decoder has its own idea of too deep
             return f"it ends too early, after {len(body)} bytes"
         return "a text holds half of a surrogate pair (such as \\ud83d alone)"
     return message

@@ -91,6 +91,7 @@ class FakeEngineClient(EngineClient):
         self.error_class = ""  # of that failure
         self.gate: asyncio.Event | None = None  # after the first output, wait for it
         self.is_gate_first = False  # wait before the first output already
+        self.lost = asyncio.Event()
         self.is_closed = False
         self.drain_timeout_s = 0.0
         self._closing = asyncio.Event()
@@ -168,6 +169,10 @@ class FakeEngineClient(EngineClient):
 
     def health_problem(self) -> str | None:
         return self.problem
+
+    async def wait_until_lost(self) -> str:
+        await self.lost.wait()
+        return "It failed for good."
 
     def reopen(self) -> None:
         """Be a freshly started engine."""

@@ -226,6 +226,44 @@ def test_who_comes_and_who_leaves_while_there_is_no_engine() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_who_is_aborted_while_there_is_no_engine_ends_and_is_not_sent_again(number: signal.Signals) -> None:
+    async def test() -> None:
+        async with running(step_s=0.005) as client:
+            request, other = make_request("a", 4, 200), make_request("b", 4, 50)
+            stream, staying = client.generate(request), asyncio.create_task(collect(client, other))
+            await anext(stream)
+            assert client.engine_pid is not None
+            os.kill(client.engine_pid, number)
+            await client.abort(request.request_id)  # the engine is told, and never hears it
+            late = asyncio.create_task(collect(client, make_request("late", 4, 200)))
+            if number == signal.SIGKILL:
+                await until(lambda: client.health_problem() is not None)
+                await client.abort(RequestId("late"))  # no engine has it
+                assert (await late)[-1].finish_reason == "abort"
+            late.cancel()
+            assert [output.finish_reason async for output in stream][-1] == "abort"
+            check_answer(other, await staying)
+            assert client.num_restarts == 1
+            await until(lambda: client.stats().num_free_blocks == 64)
+            assert client.stats().num_generation_tokens < 200
+
+    run(test)
+
+
+def test_several_that_take_the_engine_with_them_spend_no_budget() -> None:
+    async def test() -> None:
+        async with running(Patience(first_backoff_s=60.0, max_restarts=2), fault="exit", step_s=0.001) as client:
+            bad = [make_request(f"bad {number}", [1, number, 3, 4, 5], 200) for number in range(4)]
+            good = make_request("good", [2, 3], 100)
+            *ends, good_outputs = await asyncio.gather(*(collect(client, each) for each in (*bad, good)))
+            assert [outputs[-1].finish_reason for outputs in ends] == ["error"] * 4
+            assert all("the second time alone" in str(outputs[-1].error) for outputs in ends)
+            check_answer(good, good_outputs)
+
+    run(test)
+
+
 def test_a_drain_lasts_longer_than_an_engine() -> None:
     async def test() -> None:
         client = make_client(step_s=0.005)
@@ -291,12 +329,15 @@ def test_command_that_does_not_exist() -> None:
 def test_restarts_end_when_the_budget_is_spent() -> None:
     async def test() -> None:
         async with running(Patience(first_backoff_s=0.01, max_restarts=1), fault="exit") as client:
-            requests = [make_request(name, [1, 2, 3, 4, 5], 200) for name in ("bad", "too")]
-            ends = [outputs[-1] for outputs in await asyncio.gather(*(collect(client, each) for each in requests))]
+            bad, waits = make_request("bad", [1, 2, 3, 4, 5], 200), make_request("waits", 5)
+            blamed = (await collect(client, bad))[-1]
+            assert "the second time alone" in str(blamed.error)  # which is known, and does not count
+            losing = asyncio.create_task(client.wait_until_lost())
+            ends = [outputs[-1] for outputs in await asyncio.gather(collect(client, bad), collect(client, waits))]
             assert [end.finish_reason for end in ends] == ["error", "error"]
-            blamed, other = sorted((str(end.error) for end in ends), key=lambda error: "alone" not in error)
-            assert "the second time alone" in blamed
-            assert "failed 2 times in a row and is not restarted" in other
+            for end in ends:
+                assert "failed 2 times in a row and is not restarted" in str(end.error)
+            assert "failed 2 times in a row" in await losing
             assert "is not restarted" in (client.health_problem() or "")
             with pytest.raises(CapacityError, match="failed 2 times in a row"):
                 await collect(client, make_request("a"))

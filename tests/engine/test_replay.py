@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pelton.core.step import RequestId
-from pelton.engine.replay import MAX_KILLS, Replay
+from pelton.engine.replay import MAX_KILLS, MAX_TRIAL_KILLS, Replay
 
 pytestmark = pytest.mark.unit
 A, B, C, D = map(RequestId, "abcd")
@@ -39,6 +39,26 @@ def test_a_kill_from_outside_proves_nothing_about_who_is_tried() -> None:
     assert replay.choose([A, B]) == [A]
 
 
+def test_who_is_killed_from_outside_whenever_it_is_tried_fails_in_the_end() -> None:
+    replay = Replay()
+    replay.down([A], {A, B}, is_external=False)
+    for trial in range(1, MAX_TRIAL_KILLS + 1):
+        assert replay.choose([A, B]) == [A]
+        assert replay.down([A], {A, B}, is_external=True) == (A if trial == MAX_TRIAL_KILLS else None)
+    assert replay.choose([B]) == [B]
+    assert not replay.is_trying
+
+
+def test_a_token_in_a_trial_forgives_its_kills() -> None:
+    replay = Replay()
+    for _ in range(3 * MAX_TRIAL_KILLS):
+        replay.down([A], {A, B}, is_external=False)
+        assert replay.choose([A, B]) == [A]
+        assert replay.down([A], {A, B}, is_external=True) is None
+        assert replay.choose([A, B]) == [A]
+        assert replay.answered(A)
+
+
 def test_suspects_that_leave_are_skipped() -> None:
     replay = Replay()
     replay.down([A, B, C], {A, B, C, D}, is_external=False)
@@ -63,7 +83,7 @@ def test_who_is_there_whenever_it_is_killed_becomes_a_suspect() -> None:
 @given(
     num_requests=st.integers(1, 12),
     poison=st.sets(st.integers(0, 11), max_size=3),
-    kills=st.lists(st.booleans(), max_size=4),
+    kills=st.lists(st.booleans(), max_size=MAX_TRIAL_KILLS - 1),
     width=st.integers(1, 12),
 )
 def test_everybody_ends_and_only_poison_is_blamed(

@@ -42,12 +42,13 @@ class Notes(Listener):
         """Write it down."""
         self.heard.append("given up")
 
-    def on_down(self, reason: str, *, is_external: bool) -> None:
+    def on_down(self, reason: str, *, is_external: bool) -> bool:
         """Write it down."""
         assert not is_external
         self.heard.append(reason)
         self.came_up.clear()
         self.went_down.set()
+        return False
 
 
 def test_listener_and_log_hear_of_the_end_and_of_the_next_engine(caplog: pytest.LogCaptureFixture) -> None:

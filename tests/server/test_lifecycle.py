@@ -15,6 +15,9 @@ from tests.api.fakes import ANSWER, FakeEngineClient
 from tests.server.http import make_state, on_a_port, read_events
 
 from pelton.config.schema import LogConfig
+from pelton.errors import InternalError
+from pelton.server.lifecycle import Server
+from pelton.server.listen import bind_socket, describe_address
 
 pytestmark = pytest.mark.cpu  # real servers
 DEADLINE_S = 10.0
@@ -112,6 +115,30 @@ def test_a_second_signal_ends_at_once() -> None:
             with pytest.raises((httpx.NetworkError, httpx.RemoteProtocolError)):
                 await asyncio.wait_for(live, DEADLINE_S)
             await until(lambda: not client.live)
+
+    asyncio.run(run())
+
+
+def test_a_server_whose_engine_does_not_come_back_ends_with_an_error() -> None:
+    async def run() -> None:
+        client = FakeEngineClient()
+        client.gate = asyncio.Event()
+        state = make_state(client)
+        bound = bind_socket("127.0.0.1", 0)
+        is_up = asyncio.Event()
+        server = asyncio.create_task(Server(state, bound, on_ready=is_up.set).run())
+        await asyncio.wait_for(is_up.wait(), DEADLINE_S)
+        async with httpx.AsyncClient(base_url=describe_address(bound)) as http:
+            live = asyncio.create_task(http.post("/v1/completions", json={"prompt": "a", "max_tokens": 5}))
+            await until(lambda: client.live)
+            client.lost.set()
+            await until(lambda: state.admission.is_draining)
+            client.gate.set()  # as its client ends what is live, with an error
+            assert (await live).status_code == 200
+            with pytest.raises(InternalError, match=r"no engine any more\. It failed for good\."):
+                await asyncio.wait_for(server, DEADLINE_S)
+        bound.close()
+        state.engine.close()
 
     asyncio.run(run())
 

@@ -1,6 +1,8 @@
 """Templates in their own process: results come back, and hostile ones are stopped and forgotten."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -127,6 +129,40 @@ def test_process_that_died_while_idle_is_replaced() -> None:
         process.kill()
         process.wait(30)
         assert made.render("y", HELLO) == "y"
+
+
+def test_process_that_is_killed_while_it_renders_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with TemplateWorker() as made:
+        made.render("x", HELLO)
+        receive, killed = chat_template._Child._receive, []
+
+        def kill_first(child: chat_template._Child, num_bytes: int, deadline_s: float) -> bytes:
+            if not killed:
+                killed.append(child._process.pid)
+                os.kill(child._process.pid, signal.SIGSTOP)  # so that it has not answered yet
+                os.kill(child._process.pid, signal.SIGKILL)
+            return receive(child, num_bytes, deadline_s)
+
+        monkeypatch.setattr(chat_template._Child, "_receive", kill_first)
+        slow = "{% for a in range(99999) %}{% endfor %}done"
+        assert made.render(slow, HELLO) == "done"
+        assert [child._process.pid for child in made._idle] != killed
+
+
+def test_process_that_is_killed_again_and_again_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    receive, asked = chat_template._Child._receive, []
+
+    def kill(child: chat_template._Child, num_bytes: int, deadline_s: float) -> bytes:
+        if num_bytes == chat_template._LENGTH.size and asked and asked[-1] is child:
+            child._process.kill()
+        asked.append(child)
+        return receive(child, num_bytes, deadline_s)
+
+    with TemplateWorker() as made:
+        monkeypatch.setattr(chat_template._Child, "_receive", kill)
+        with pytest.raises(RequestError, match="chat template: stopped"):
+            made.render("{% for a in range(99999) %}{% endfor %}done", HELLO)
+        assert made._idle == []
 
 
 def test_interrupted_render_leaves_no_answer_behind(monkeypatch: pytest.MonkeyPatch) -> None:

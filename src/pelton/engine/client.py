@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
@@ -36,6 +37,11 @@ class EngineClient(ABC):
     def refusal(self) -> str | None:
         """Why a request would be refused now, or None: it is taken, even if an engine has to be started again first."""
         return self.health_problem()
+
+    async def wait_until_lost(self) -> str:
+        """Wait until the engine is gone and none will be started in its place; why. That may never be."""
+        never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        return await never
 
     @property
     def prefixes(self) -> PrefixQueries:

@@ -30,6 +30,11 @@ def merge_outputs(first: RequestOutput, second: RequestOutput) -> RequestOutput:
     )
 
 
+def make_abort(request_id: RequestId) -> RequestOutput:
+    """The last output of a request that is ended from this side."""
+    return RequestOutput(request_id=request_id, finish_reason="abort")
+
+
 @final
 class LiveRequest:
     """A request, the tokens it has had, and the outputs that its reader has not taken yet."""
@@ -38,6 +43,7 @@ class LiveRequest:
         self.request = request
         self.output_token_ids = list(request.output_token_ids)
         self.is_sent = False  # the engine knows of it
+        self.is_aborted = False  # the engine was told to end it, and has not said that it did
         self.num_restarts = 0  # of the engine, while it had the request
         self._timings = Timings()
         self._unread: RequestOutput | None = None
@@ -135,6 +141,14 @@ class LiveRequests:
             live.num_restarts += live.is_sent
             live.is_sent = False
         self._left.clear()
+
+    def find(self, request_id: RequestId) -> LiveRequest | None:
+        """The live request of this id."""
+        return self._live.get(request_id)
+
+    def end_aborted(self) -> None:
+        """End those that an engine was to end which is gone: the next one does not get them."""
+        self.deliver(make_abort(live.request.request_id) for live in self if live.is_aborted)
 
     def end_all(self, reason: FinishReason, error: str | None = None) -> None:
         """End every request, from this side."""

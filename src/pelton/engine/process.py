@@ -5,7 +5,8 @@ between steps and does not wait. A thread of its own (pulse.py) says how the ste
 when one hangs. A step that raises ends the process: what is in the cache is then unknown, and the server has the rest.
 
 The process belongs to the server: it ignores SIGINT and SIGTERM (the server decides), and ends when the server's end
-of the socket closes, even from the middle of a step or while loading: a killed server leaves nothing behind.
+of the socket closes, even from the middle of a step or while loading; the kernel ends it if it cannot do so itself
+(parent_death.py): a killed server leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from pelton.core.outputs import RequestOutput
 from pelton.core.step import RequestId, SchedulerOutput
 from pelton.engine.channel import Channel, ServerGone
 from pelton.engine.loop import EngineLoop
+from pelton.engine.parent_death import end_with_parent
 from pelton.engine.pulse import start_pulse
 from pelton.errors import EngineError, InternalError, TransferError
 
@@ -58,6 +60,7 @@ def run_engine(sock: socket.socket, make_engine: MakeEngine, heartbeat_s: float 
     """Be the engine process on `sock`. Returns its exit code; whatever goes wrong has been told to the server."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    end_with_parent()
     threading.Thread(target=exit_with_server, args=(sock,), name="exit-with-server", daemon=True).start()
     channel = Channel(sock)
     engine: EngineLoop | None = None

@@ -8,6 +8,7 @@ so nobody can tell. Requests that come meanwhile wait. One that takes the engine
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from typing import final
@@ -17,7 +18,7 @@ from pelton.core.outputs import EngineStats, RequestOutput
 from pelton.core.step import NewRequest, RequestId
 from pelton.engine.client import EngineClient
 from pelton.engine.limits import check_against_facts
-from pelton.engine.live_request import LiveRequest, LiveRequests, read_to_end
+from pelton.engine.live_request import LiveRequest, LiveRequests, make_abort, read_to_end
 from pelton.engine.prefix_query import PrefixQueries
 from pelton.engine.replay import Replay
 from pelton.engine.started import Started
@@ -40,6 +41,7 @@ class ProcessClient(EngineClient, Listener):
         self._prefixes = PrefixQueries(self._supervisor.send)
         self._stats = StatsSum()
         self._facts: EngineFacts | None = None
+        self._lost: asyncio.Future[str] | None = None  # why there will be no engine any more
         self._on_progress: Callable[[str, float], None] | None = None
 
     @property
@@ -64,6 +66,7 @@ class ProcessClient(EngineClient, Listener):
         `on_progress` hears what an engine does before it is ready, this one and later ones: (stage, fraction).
         """
         self._on_progress = on_progress
+        self._lost = asyncio.get_running_loop().create_future()
         return await self._supervisor.start()
 
     async def generate(self, request: NewRequest) -> AsyncGenerator[RequestOutput]:
@@ -81,7 +84,13 @@ class ProcessClient(EngineClient, Listener):
                 yield output
 
     async def abort(self, request_id: RequestId) -> None:
-        """End a request with finish_reason "abort". Unknown and finished ids are ignored."""
+        """End a request with finish_reason "abort", at once if no engine has it. Others than live ones are ignored."""
+        live = self._live.find(request_id)
+        if live is None:
+            return
+        live.is_aborted = True
+        if not live.is_sent:
+            self._live.deliver([make_abort(request_id)])
         self._send_abort(request_id)
 
     def stats(self) -> EngineStats:
@@ -103,6 +112,11 @@ class ProcessClient(EngineClient, Listener):
     def refusal(self) -> str | None:
         """None also while an engine that went is being replaced."""
         return self._supervisor.refusal()
+
+    async def wait_until_lost(self) -> str:
+        """See EngineClient."""
+        assert self._lost is not None, "the engine has not been started"
+        return await asyncio.shield(self._lost)
 
     async def close(self, drain_timeout_s: float = 0.0) -> None:
         """Let live requests run for at most `drain_timeout_s`, abort the others, and end the engine."""
@@ -133,10 +147,11 @@ class ProcessClient(EngineClient, Listener):
         self._prefixes.renew()
         self._send_unsent()
 
-    def on_down(self, reason: str, *, is_external: bool) -> None:
+    def on_down(self, reason: str, *, is_external: bool) -> bool:
         """Find out who may be to blame; the others only notice a pause."""
         self._stats.end_engine()
         self._live.unsend_all()
+        self._live.end_aborted()
         live_ids = {live.request.request_id for live in self._live}
         self._prefixes.fail_all(reason)
         culprit = self._replay.down(self._working, live_ids, is_external=is_external)
@@ -144,11 +159,14 @@ class ProcessClient(EngineClient, Listener):
         if culprit is not None and culprit in live_ids:
             error = f"The engine failed twice while it computed this request, the second time alone. {reason}"
             self._live.deliver([RequestOutput(request_id=culprit, finish_reason="error", error=error)])
+        return culprit is not None
 
     def on_given_up(self, reason: str) -> None:
         """End every live request with an error."""
         self._live.end_all("error", reason)
         self._prefixes.fail_all(reason)
+        if self._lost is not None:
+            self._lost.set_result(reason)
 
     def _send_unsent(self, newest: LiveRequest | None = None) -> None:
         """Give the engine whom it does not know yet and may have; only `newest`, if nobody else can be waiting."""

@@ -3,7 +3,8 @@
 All of them at once, if the engine was killed from outside. If it failed by itself one of its requests may be why: those
 of the step it failed in are suspects, and each is tried alone, the newest first, before anybody else is sent. One that
 takes the engine with it a second time has failed, alone; one that gets a token is cleared. Somebody who is in the
-engine for the MAX_KILLS-th kill is a suspect too: a system that is out of memory kills from outside.
+engine for the MAX_KILLS-th kill is a suspect too: a system that is out of memory kills from outside. Of a trial, a kill
+proves nothing, but MAX_TRIAL_KILLS do: else nobody else would ever be sent.
 
 Bookkeeping only: knows no process and no clock. Belongs to the client's event loop.
 """
@@ -17,6 +18,7 @@ from typing import Final, final
 from pelton.core.step import RequestId
 
 MAX_KILLS: Final = 3
+MAX_TRIAL_KILLS: Final = 3
 
 
 @final
@@ -25,6 +27,7 @@ class Replay:
 
     def __init__(self) -> None:
         self._kills: Counter[RequestId] = Counter()
+        self._trial_kills: Counter[RequestId] = Counter()  # of who is a suspect
         self._suspects: list[RequestId] = []  # the last one is tried next
         self._trial: RequestId | None = None
 
@@ -38,10 +41,12 @@ class Replay:
         self._kills = Counter({request_id: kills for request_id, kills in self._kills.items() if request_id in live})
         trial, self._trial = self._trial, None
         if trial is not None:
-            if is_external:
-                self._suspects.append(trial)  # nothing is proved
+            self._trial_kills[trial] += 1
+            if is_external and self._trial_kills[trial] < MAX_TRIAL_KILLS:
+                self._suspects.append(trial)
                 return None
             self._suspects.clear()
+            self._trial_kills.clear()
             return trial
         involved = [request_id for request_id in working if request_id in live]
         if is_external:
@@ -68,9 +73,11 @@ class Replay:
         if request_id != self._trial:
             return False
         self._trial = None
+        self._trial_kills.pop(request_id, None)
         return True
 
     def forget(self, request_id: RequestId) -> bool:
         """The request has ended or left. True if others may be sent now that had to wait for it."""
         self._kills.pop(request_id, None)
+        self._trial_kills.pop(request_id, None)
         return self.answered(request_id)

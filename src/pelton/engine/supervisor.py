@@ -2,7 +2,8 @@
 
 An engine that is stopped, says nothing for `silence_timeout_s`, or says that its step will not end, is killed. One
 restart is made at once; further ones wait, twice as long each time, and end after `max_restarts` in a row of engines
-that gave no output and did not stay up for `stable_s`. From then on there is only `problem`.
+that gave no output and did not stay up for `stable_s`; those that a request is to blame for do not count. From then on
+there is only `problem`.
 
 Runs on the server's event loop. A failure of the very first start is raised to whoever called `start`: it is a wrong
 flag or file much more often than bad luck.
@@ -57,9 +58,10 @@ class Listener(ABC):
         """An engine is ready. It knows of no request."""
 
     @abstractmethod
-    def on_down(self, reason: str, *, is_external: bool) -> None:
+    def on_down(self, reason: str, *, is_external: bool) -> bool:
         """The engine is gone, with all its requests. `reason` is a sentence. `on_up` or `on_given_up` follows.
 
+        Returns whether it is known why, so that it will not happen again: a request was to blame, and was ended.
         `is_external`: it was killed or stopped by somebody else; otherwise a request of its last step may be to blame.
         """
 
@@ -172,7 +174,11 @@ class Supervisor:
             if started is not None:
                 started.discard()
             started = start_process(self._command)
-        child = self._child = await Child.adopt(started, self._listener.on_message)
+        try:
+            child = self._child = await Child.adopt(started, self._listener.on_message)
+        except BaseException:
+            started.discard()
+            raise
         try:
             child.send(Hello(__version__, self._config))
             facts = await self._wait_until_ready(child)
@@ -216,9 +222,10 @@ class Supervisor:
                 self._is_ready = False
                 logger.error("%s", reason)
                 self._problem = reason
-                self._listener.on_down(reason, is_external=child.was_killed or child.was_stopped)
+                is_explained = self._listener.on_down(reason, is_external=child.was_killed or child.was_stopped)
                 was_useful = child.has_given_output or time.monotonic() - started_s > self._patience.stable_s
                 num_failures = 0 if was_useful else num_failures
+                num_failures -= is_explained
             num_failures += 1
             if num_failures > self._patience.max_restarts:
                 self._give_up(f"The engine failed {num_failures} times in a row and is not restarted. Last: {reason}")

@@ -1,7 +1,8 @@
 """A server's life: listen, serve, and end without losing an answer.
 
 The first SIGTERM or SIGINT stops taking requests (/ready says 503) and lets live ones run on for `shutdown_timeout_s`;
-then what still runs ends with an error that says so. A second signal ends at once. Runs on the event loop.
+then what still runs ends with an error that says so. A second signal ends at once. So does an engine that will not come
+back: its requests have got their errors, and whoever runs the server hears of it by the exit code.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import final
 
 import uvicorn
 
+from pelton.errors import InternalError
 from pelton.observability.log import Log
 from pelton.server.app import make_app
 from pelton.server.http_protocol import MAX_HEADER_BYTES, HttpProtocol
@@ -66,7 +68,10 @@ class Server:
         )
 
     async def run(self) -> None:
-        """Serve until a signal, or `stop`, has ended it. Raises ConfigError if the port was taken in the meantime."""
+        """Serve until a signal, or `stop`, has ended it.
+
+        Raises ConfigError if the port was taken in the meantime, InternalError if the engine was lost for good.
+        """
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self.stop)
@@ -87,9 +92,13 @@ class Server:
             await asyncio.sleep(POLL_S)
         if self._uvicorn.started:
             self._on_ready()
+        lost = asyncio.create_task(self._end_when_lost())
         await serving
         if self._draining is not None:
             self._draining.cancel()
+        if lost.done():
+            raise InternalError(f"the server has ended, because it has no engine any more. {lost.result()}")
+        lost.cancel()
 
     def stop(self) -> None:
         """What a signal does: the first call drains, the second ends the process's service at once."""
@@ -117,6 +126,14 @@ class Server:
             await self._state.engine.parts.client.close()
             await self._wait_until_idle(FLUSH_TIMEOUT_S)
         self._uvicorn.should_exit = True
+
+    async def _end_when_lost(self) -> str:
+        reason = await self._state.engine.parts.client.wait_until_lost()
+        log.error("the server ends: there is no engine any more", reason=reason)
+        self._state.admission.is_draining = True
+        await self._wait_until_idle(FLUSH_TIMEOUT_S)
+        self._uvicorn.should_exit = True
+        return reason
 
     async def _wait_until_idle(self, timeout_s: float) -> bool:
         try:

@@ -1,9 +1,10 @@
 """Renders chat templates in a process of their own, with limits on time and memory.
 
 A template that loops, hoards memory or crashes costs its own process, which is killed and replaced; the caller gets a
-RequestError. Processes start with the first render (about 0.1 s) and are reused (under 1 ms for a chat); each renders
-one conversation at a time, and at most `max_processes` run. No process of ours is forked: the child is a fresh Python
-that imports jinja2 alone (`template_child`), with an empty environment.
+RequestError. If a process is killed from outside, another one renders the same again. They start with the first render
+(about 0.1 s) and are reused (under 1 ms for a chat); each renders one conversation at a time, and at most
+`max_processes` run. No process of ours is forked: the child is a fresh Python that imports jinja2 alone
+(`template_child`), with an empty environment.
 
 Safe to use from many threads; `render_async` keeps an event loop free.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import socket
 import struct
 import subprocess
@@ -30,6 +32,7 @@ RESERVED_VARIABLES = frozenset({"messages", "tools", "add_generation_prompt", "r
 
 _LENGTH = struct.Struct(">I")
 _START_TIMEOUT_S = 30.0
+_EXIT_TIMEOUT_S = 0.2  # from the end of its socket to the end of the process
 _CONTINUE = "\ufdd2\ufdd3"
 
 
@@ -67,6 +70,14 @@ class _Child:
         except OSError as error:
             raise _ChildLost(str(error)) from error
         return answer
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether somebody else has killed the process, after `ask` found it gone."""
+        try:
+            return self._process.wait(_EXIT_TIMEOUT_S) == -signal.SIGKILL
+        except subprocess.TimeoutExpired:
+            return False
 
     def is_alive(self) -> bool:
         """False when the process has ended while it was idle, for example for want of memory."""
@@ -159,23 +170,29 @@ class TemplateWorker:
 
     def _ask(self, request: bytes) -> dict[str, Any]:
         with self._slots:
-            child = self._take_child()
-            try:
-                answer = child.ask(request, self._timeout_s)
-            except _ChildLost as error:
-                child.close()
-                raise RequestError(
-                    f"chat template: stopped, because it took more than {self._timeout_s:g} s or "
-                    f"{self._max_bytes >> 20} MiB ({error}).",
-                    param="messages",
-                ) from error
-            except BaseException:  # the answer may still come, and would be taken for the next one
-                child.close()
-                raise
-            self._idle.append(child)
-            if self._is_closed:
-                self.close()
-            return answer
+            return self._ask_child(request, may_repeat=True)
+
+    def _ask_child(self, request: bytes, *, may_repeat: bool) -> dict[str, Any]:
+        child = self._take_child()
+        try:
+            answer = child.ask(request, self._timeout_s)
+        except _ChildLost as error:
+            was_killed = not isinstance(error.__cause__, TimeoutError) and child.was_killed
+            child.close()
+            if was_killed and may_repeat:
+                return self._ask_child(request, may_repeat=False)
+            raise RequestError(
+                f"chat template: stopped, because it took more than {self._timeout_s:g} s or "
+                f"{self._max_bytes >> 20} MiB ({error}).",
+                param="messages",
+            ) from error
+        except BaseException:  # the answer may still come, and would be taken for the next one
+            child.close()
+            raise
+        self._idle.append(child)
+        if self._is_closed:
+            self.close()
+        return answer
 
     def _take_child(self) -> _Child:
         """An idle process, or a new one that has rendered a first text."""

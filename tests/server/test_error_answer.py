@@ -19,9 +19,9 @@ pytestmark = pytest.mark.unit
         (errors.TooLong("m", param="p"), 400, "invalid_request_error", 400),
         (errors.UnknownModel("m", param="p"), 404, "invalid_request_error", 404),
         (errors.Unauthorized("m", param="p"), 401, "authentication_error", 401),
-        (errors.CapacityError("m"), 503, "overloaded_error", 503),
-        (errors.RateLimited("m"), 429, "rate_limit_error", 429),
-        (errors.DeadlineExceeded("m"), 504, "timeout_error", 504),
+        (errors.CapacityError("m"), 503, "overloaded_error", "overloaded"),
+        (errors.RateLimited("m"), 429, "rate_limit_error", "rate_limit_exceeded"),
+        (errors.DeadlineExceeded("m"), 504, "timeout_error", "deadline_exceeded"),
         (errors.InternalError("m"), 500, "internal_error", 500),
     ],
     ids=lambda v: type(v).__name__,
@@ -43,6 +43,8 @@ def test_when_to_come_back_is_rounded_up() -> None:
     headers = make_error_response(errors.CapacityError("m", retry_after_s=1.2)).headers
     assert (headers["retry-after"], headers["retry-after-ms"]) == ("2", "1200")
     assert make_error_response(errors.CapacityError("m", retry_after_s=0)).headers["retry-after"] == "1"
+    assert headers["x-should-retry"] == "true"
+    assert make_error_response(errors.DeadlineExceeded("m")).headers["x-should-retry"] == "false"
 
 
 def test_faults_tell_the_id_only() -> None:

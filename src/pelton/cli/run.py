@@ -26,9 +26,10 @@ from pelton.cli.sampling_option import MAX_TOKENS, TEMPERATURE
 from pelton.config.user_config import UserConfig
 from pelton.errors import ConfigError
 from pelton.observability.log import setup_logging
+from pelton.server.admission import Admission
 from pelton.server.app import make_local_app
 from pelton.server.memory_call import call
-from pelton.server.state import Admission, ServerState
+from pelton.server.state import ServerState
 
 NUM_IN_FLIGHT = 256  # lines that are answered at the same time: more than steps can hold, less than memory minds
 NO_LIMIT = 2**31

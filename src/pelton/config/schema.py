@@ -126,6 +126,17 @@ class ServerConfig:
     host: str = knob("127.0.0.1", "Address to listen on; 0.0.0.0 is every network interface.")
     port: int = knob(8000, "Port to listen on; 0 takes a free one.", minimum=0, maximum=65535)
     api_key: str | None = knob(None, "Key that clients must send. Guards everything but /health.", is_secret=True)
+    api_keys_file: str | None = knob(
+        None,
+        "File with a line 'tenant: key' or 'tenant: sha256:HEX' for each key that clients may send. Tenants share no "
+        "computed prefixes and get equal parts of a busy server.",
+    )
+    tenant_share: float = knob(
+        0.5,
+        "Part of all room that one of several tenants may hold; more is answered with 429.",
+        minimum=0.01,
+        maximum=1,
+    )
     root_path: str = knob("", "Path prefix that a proxy in front strips.")
     allowed_origins: tuple[str, ...] = knob((), "Web origins that browsers may call from (CORS).")
     shutdown_timeout_s: float = knob(
@@ -135,6 +146,10 @@ class ServerConfig:
     max_num_queued_requests: int = knob(
         1024, "Requests that may wait; more are answered with 503.", minimum=0, maximum=2**20,
         alias=("max_num_queued_reqs",),
+    )  # fmt: skip
+    max_queued_tokens: int = knob(
+        2**24, "Tokens, of prompts and of answers at their longest, that may run or wait; more is answered with 503.",
+        unit="tokens", minimum=1, maximum=2**50,
     )  # fmt: skip
     max_logprobs: int = knob(20, "Most likely tokens that a request may ask for.", minimum=0, maximum=1024)
     ignore_unknown_fields: bool = knob(False, "Warn about unknown request fields instead of refusing the request.")

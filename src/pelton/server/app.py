@@ -67,8 +67,8 @@ def make_app(state: ServerState) -> ASGIApp:
     """The application of one server, as it stands on a port."""
     server = state.config.server
     app: ASGIApp = make_routes(state)
-    if server.api_key is not None:
-        app = RequireKey(app, api_key=server.api_key)
+    if state.keys:
+        app = RequireKey(app, keys=state.keys)
     else:
         app = RefuseStrangers(app, host=server.host, allowed_origins=server.allowed_origins)
     if server.allowed_origins:

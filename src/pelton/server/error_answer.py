@@ -13,11 +13,16 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from pelton.errors import CapacityError, EngineError, InternalError, RequestError
+from pelton.errors import CapacityError, DeadlineExceeded, EngineError, InternalError, RateLimited, RequestError
 
 _STATUS_MESSAGES = {
     404: "There is nothing at {path}. See /docs for what there is.",
     405: "{method} is not possible at {path}.",
+}
+CODES: dict[type[EngineError], str] = {
+    RateLimited: "rate_limit_exceeded",
+    CapacityError: "overloaded",
+    DeadlineExceeded: "deadline_exceeded",
 }
 
 
@@ -39,7 +44,7 @@ def make_error_body(error: EngineError) -> dict[str, Any]:
             "message": str(error),
             "type": error.error_type,
             "param": param,
-            "code": code or error.http_status,
+            "code": code or CODES.get(type(error), error.http_status),
         }
     }
 
@@ -50,6 +55,7 @@ def make_error_response(error: EngineError) -> JsonResponse:
     if isinstance(error, CapacityError):
         headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
         headers["retry-after-ms"] = str(max(1, math.ceil(error.retry_after_s * 1000)))
+        headers["x-should-retry"] = "false" if isinstance(error, DeadlineExceeded) else "true"
     if error.http_status == 401:
         headers["www-authenticate"] = "Bearer"
     return JsonResponse(make_error_body(error), status_code=error.http_status, headers=headers)

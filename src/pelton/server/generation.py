@@ -7,10 +7,11 @@ like. A whole answer is the fold of the same deltas that a stream sends.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -21,12 +22,13 @@ from pelton.api.output import Completion, TextDelta
 from pelton.core.sampling_params import SamplingParams
 from pelton.errors import CapacityError
 from pelton.observability.log import Log
+from pelton.server.deadline import HEADER, read_deadline
 from pelton.server.disconnect import until_disconnect
 from pelton.server.error_answer import JsonResponse
 from pelton.server.event_stream import EventStream
 from pelton.server.field import Schema
 from pelton.server.json_body import decode_json, read_body
-from pelton.server.request_record import current_tenant
+from pelton.server.request_record import current_record, current_tenant
 from pelton.server.sampling_field import SamplingFields
 from pelton.server.state import ServerState
 from pelton.server.tally import Tally
@@ -72,10 +74,13 @@ class Call:
     num_answers: int
     prepare: Callable[[], Awaitable[Job]]
     ignored_fields: list[str]
+    deadline_s: float = 0.0  # on the monotonic clock; 0: none
 
 
 async def read_request(request: Request, state: ServerState, schema: Schema[T]) -> tuple[T, list[str]]:
     """The checked fields of a request, and the names of those ignored. Raises RequestError."""
+    declared = request.headers.get("content-length", "")
+    state.admission.check(current_tenant(), int(declared) if declared.isdecimal() and len(declared) < 16 else 0)
     body = await read_body(request, state.config.server.max_body_bytes)
 
     def parse() -> tuple[T, list[str]]:
@@ -96,6 +101,10 @@ def make_ignored_headers(ignored_fields: list[str]) -> dict[str, str]:
 async def answer(request: Request, state: ServerState, call: Call) -> Response | EventStream:
     """Run `call` and give its answer. Raises ClientGone, after which nothing of it is left in the engine."""
     headers = make_ignored_headers(call.ignored_fields)
+    record = current_record()
+    start_s = time.monotonic() if record is None else record.start_s
+    deadline_s = read_deadline(request.headers.get(HEADER), call.fields.timeout, start_s)
+    call = replace(call, deadline_s=deadline_s)
     if not call.fields.stream:
         whole = await until_disconnect(request.receive, fold(state, call))
         return JsonResponse(whole, headers=headers)
@@ -116,19 +125,24 @@ async def take_first(events: AsyncGenerator[Chunks]) -> Chunks:
 
 async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta, Job, Tally]]:
     """Yield the deltas of `call` while room for it is held."""
-    with Tally(state.metrics, call.num_answers) as tally, state.admission.reserve(call.num_answers):
+    fields, tenant, admission = call.fields, current_tenant(), state.admission
+    reserved = admission.reserve(call.num_answers, tenant, fields.priority or 0)
+    with Tally(state.metrics, call.num_answers) as tally, reserved as held:
+        admission.check_deadline(call.deadline_s, time.monotonic())
         tally.stage = "prepare"
         job = await call.prepare()
         sampling = job.sampling
+        held.settle(count_tokens(job, state.engine.max_model_len))
         tally.begin([len(p) for p in job.prompts], n=sampling.n, max_tokens=sampling.max_tokens)
         deltas = state.engine.generate(
             job.prompts,
             sampling,
             request_id=state.make_engine_request_id(call.answer_id),
-            priority=call.fields.priority or 0,
-            cache_salt=call.fields.cache_salt or "",
-            explain_cache=bool(call.fields.explain_cache),
-            tenant=current_tenant(),
+            priority=fields.priority or 0,
+            cache_salt=fields.cache_salt or "",
+            explain_cache=bool(fields.explain_cache),
+            tenant=tenant,
+            deadline_s=call.deadline_s,
         )
         async with aclosing(deltas):
             async for delta in deltas:
@@ -136,6 +150,13 @@ async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta,
                 if delta.finish_reason == "abort":
                     raise CapacityError("The server ended the request before its answer was whole: it shuts down.")
                 yield delta, job, tally
+
+
+def count_tokens(job: Job, max_model_len: int) -> int:
+    """Tokens of all prompts and of all answers at their longest."""
+    n, max_tokens = job.sampling.n, job.sampling.max_tokens
+    longest = (min(max_model_len, len(p) + (max_model_len if max_tokens is None else max_tokens)) for p in job.prompts)
+    return n * sum(longest)
 
 
 async def fold(state: ServerState, call: Call) -> dict[str, Any]:

@@ -84,7 +84,7 @@ def check_fields(fields: PrefixRequest) -> None:
 async def make_prefix(state: ServerState, fields: PrefixRequest, tenant: str, request_id: str) -> PrefixInfo:
     """Give the prefix its name and compute it. The name holds even if the client leaves while it is computed."""
     name = fields.name or ""
-    with Tally(state.metrics, 1, tenant=tenant) as tally, state.admission.reserve(1):
+    with Tally(state.metrics, 1, tenant=tenant) as tally, state.admission.reserve(1, tenant):
         tally.stage = "prepare"
         token_ids = await compute_token_ids(state, fields)
         tally.begin([len(token_ids)], n=1, max_tokens=1)

@@ -7,6 +7,7 @@ from starlette.responses import Response
 
 from pelton import __version__
 from pelton.observability.metrics import CONTENT_TYPE
+from pelton.server.admission import LEVEL_NAMES
 from pelton.server.error_answer import JsonResponse
 from pelton.server.state import ServerState
 
@@ -30,7 +31,7 @@ async def ready(request: Request) -> Response:
         reason = "the server is full"
     if reason is not None:
         return JsonResponse({"status": "not ready", "reason": reason}, status_code=503, headers={"retry-after": "1"})
-    return JsonResponse({"status": "ready"})
+    return JsonResponse({"status": "ready", "load": LEVEL_NAMES[state.admission.level]})
 
 
 async def models(request: Request) -> Response:

@@ -53,6 +53,7 @@ class SamplingFields(msgspec.Struct, kw_only=True):
     return_tokens_as_token_ids: bool | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    timeout: float | None = None
     explain_cache: bool | None = None
     request_id: str | None = None
 
@@ -94,6 +95,7 @@ ABOUT = {
     "return_tokens_as_token_ids": "Name tokens in logprobs by their id, as token_id:N.",
     "priority": "Smaller runs first, with --scheduling-policy priority.",
     "cache_salt": "Computed prefixes are shared only among requests with the same one.",
+    "timeout": "Seconds within which the answer must be whole; the header x-request-timeout-ms says the same.",
     "explain_cache": "Say in the usage why the rest of the prompt was not cached.",
     "request_id": "Your name for the request; part of the answer's id.",
 }

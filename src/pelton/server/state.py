@@ -9,7 +9,6 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, final
 
@@ -18,43 +17,14 @@ from pelton.api.generation_default import choose_defaults
 from pelton.api.text_engine import TextEngine
 from pelton.config.report import make_json
 from pelton.config.schema import EngineConfig
-from pelton.errors import CapacityError, RequestError, UnknownModel
+from pelton.errors import UnknownModel
 from pelton.observability.metrics import Metrics
+from pelton.server.admission import Admission
+from pelton.server.backlog import estimate_wait_s
 from pelton.server.request_record import RequestRecord
+from pelton.server.tenant import Keys, load_keys
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:\-]{1,128}")
-
-
-@final
-class Admission:
-    """How many answers are being made or wait; refuses more than there is room for.
-
-    Invariant: what `reserve` takes is given back when its block ends. Check and count are one step of the event loop.
-    """
-
-    def __init__(self, max_live: int) -> None:
-        self.max_live = max_live
-        self.num_live = 0
-        self.is_draining = False
-
-    @contextmanager
-    def reserve(self, count: int) -> Iterator[None]:
-        """Hold room for `count` answers. Raises CapacityError, or RequestError if there is never so much room."""
-        if count > self.max_live:
-            raise RequestError(f"n: {count} answers asked for, this server takes at most {self.max_live}.", param="n")
-        if self.is_draining:
-            raise CapacityError("The server is shutting down. Try another one, or again later.", retry_after_s=5.0)
-        if self.num_live + count > self.max_live:
-            raise CapacityError(
-                f"The server is full: {self.num_live} requests run or wait, at most {self.max_live} may. "
-                "Try again later.",
-                retry_after_s=1.0,
-            )
-        self.num_live += count
-        try:
-            yield
-        finally:
-            self.num_live -= count
 
 
 class Identity(Protocol):
@@ -77,6 +47,7 @@ class ServerState:
     engine: TextEngine
     metrics: Metrics
     admission: Admission
+    keys: Keys
     started_s: int = field(default_factory=lambda: int(time.time()))
     numbers: Iterator[int] = field(default_factory=itertools.count)
     pin_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # a share is looked at and taken by one at a time
@@ -91,10 +62,20 @@ class ServerState:
             "num_blocks": engine.parts.facts.num_blocks,
             "kv_cache_memory_bytes": config.cache.kv_cache_memory_bytes,
         }
+        client = engine.parts.client
+        metrics = Metrics(config.model.served_model_name[0], client.stats, cache_info)
+        keys = load_keys(config.server)
         return cls(
             engine=engine,
-            metrics=Metrics(config.model.served_model_name[0], engine.parts.client.stats, cache_info),
-            admission=Admission(config.scheduler.max_num_requests + config.server.max_num_queued_requests),
+            metrics=metrics,
+            keys=keys,
+            admission=Admission(
+                config.scheduler.max_num_requests + config.server.max_num_queued_requests,
+                config.server.max_queued_tokens,
+                tenant_share=config.server.tenant_share if keys.num_tenants > 1 else 1.0,
+                estimate_wait_s=lambda: estimate_wait_s(client.stats()),
+                on_level=metrics.set_overload_level,
+            ),
         )
 
     @property

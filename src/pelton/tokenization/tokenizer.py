@@ -91,6 +91,12 @@ class Tokenizer:
         return self._strips_first_space
 
     @cached_property
+    def longest_token(self) -> int:
+        """Most bytes that one token can stand for: a text has at least its bytes divided by this of tokens."""
+        pieces = self._library.get_vocab(with_added_tokens=True)
+        return max((len(piece.encode()) for piece in pieces), default=1)
+
+    @cached_property
     def control_text(self) -> ControlText:
         """Protects client text against forged control tokens."""
         return ControlText(self._added[id_].content for id_ in self._special_ids)

@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pelton.core.step import BlockId, RequestId
@@ -120,6 +120,7 @@ def count_alike(one: Sequence[int], other: Sequence[int]) -> int:
     return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
+@settings(deadline=None)
 @given(children=st.lists(st.tuples(*[TOKEN_IDS] * BLOCK), max_size=12), wanted=st.lists(TOKEN_IDS, max_size=BLOCK))
 def test_partial_match_is_the_longest_of_all_children(children: list[tuple[int, ...]], wanted: list[int]) -> None:
     tree = make_tree(16)
@@ -132,6 +133,7 @@ def test_partial_match_is_the_longest_of_all_children(children: list[tuple[int, 
         assert match.source.key.startswith(tokens(*wanted[:expected]).tobytes())
 
 
+@settings(deadline=None)
 @given(*[st.lists(st.one_of(TOKEN_IDS, st.integers(0, 2**31 - 1)), max_size=5)] * 2)
 def test_common_beginning(one: list[int], other: list[int]) -> None:
     assert count_common_tokens(tokens(*one).tobytes(), tokens(*other).tobytes()) == count_alike(one, other)

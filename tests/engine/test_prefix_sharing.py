@@ -161,6 +161,19 @@ def test_numbers_of_a_request_that_failed_are_kept_for_nobody() -> None:
     assert engine.run()[0] == {"b": (0, 12)}
 
 
+def test_what_a_request_computed_before_its_deadline_passed_is_kept() -> None:
+    engine = Engine(max_prefill_chunk=8)
+    prompt = list(range(20))
+    engine.scheduler.add(msgspec.structs.replace(make_request("late", prompt), deadline_s=5.0, arrival_s=1.0))
+    engine.step()
+    step = engine.scheduler.schedule(6.0)
+    assert step.scheduled == ()
+    assert [out.error_class for out in engine.scheduler.take_outputs()] == ["DeadlineExceeded"]
+    engine.executor.execute(step)
+    engine.add("again", prompt)
+    assert engine.run()[0] == {"again": (8, 8)}
+
+
 def test_cached_blocks_give_way() -> None:
     engine = Engine(num_blocks=8)
     engine.add("a", list(range(20)), 2)

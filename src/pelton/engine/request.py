@@ -14,9 +14,9 @@ from typing import final
 import msgspec
 
 from pelton.core.outputs import CacheMiss, FinishReason, RequestOutput, Timings
-from pelton.core.step import BlockId, NewRequest, SampledToken
-from pelton.kvcache.block_cache import Lease
-from pelton.kvcache.prefix_tree import Node, Salt
+from pelton.core.step import BlockCopy, BlockId, NewRequest, SampledToken, ScheduledRequest
+from pelton.kvcache.block_cache import BlockCache, Lease
+from pelton.kvcache.prefix_tree import Match, Node, Salt, rank_of
 from pelton.sampling.rule import is_uniform
 
 
@@ -140,6 +140,27 @@ class Request:
             num_cached_tokens=self.num_cached_tokens,
             cache_miss=self.cache_miss,
             timings=self.make_timings(),
+        )
+
+    def start(self, cache: BlockCache, match: Match, num_blocks: int, now_s: float) -> tuple[BlockCopy, ...]:
+        """Run, with what the cache holds of it and blocks for the rest. The copies must be made before the step."""
+        self.num_computed_tokens = cache.count_found(match)
+        if not self.first_scheduled_s:
+            self.num_cached_tokens = min(self.num_computed_tokens, self.num_prompt_tokens)
+            self.cache_miss = cache.explain(match) if self.new.explain_cache else None
+            self.first_scheduled_s = now_s
+        self.lease, copy = cache.take(match, num_blocks, rank_of(self.new.priority))
+        cache.promise(self.lease, self.tokens)
+        self.state = State.RUNNING
+        return () if copy is None else (copy,)
+
+    def make_part(self, num_scheduled_tokens: int) -> ScheduledRequest:
+        """The request's part of a step that computes so many of its tokens."""
+        return ScheduledRequest(
+            request_id=self.request_id,
+            num_computed_tokens=self.num_computed_tokens,
+            num_scheduled_tokens=num_scheduled_tokens,
+            block_ids=self.block_ids,
         )
 
     def make_timings(self) -> Timings:

@@ -18,18 +18,11 @@ from operator import attrgetter
 from typing import final
 
 from pelton.core.outputs import FinishReason, RequestOutput
-from pelton.core.step import (
-    BlockCopy,
-    ModelRunnerOutput,
-    NewRequest,
-    RequestId,
-    SampledToken,
-    ScheduledRequest,
-    SchedulerOutput,
-)
+from pelton.core.step import BlockCopy, ModelRunnerOutput, NewRequest, RequestId, SampledToken, SchedulerOutput
 from pelton.engine.deadline import Deadlines
 from pelton.engine.limits import SchedulerLimits, check_request, get_length_limit
 from pelton.engine.pace import Pace
+from pelton.engine.parking import Parking
 from pelton.engine.repeat import choose_repeat, extend_for_repeat
 from pelton.engine.request import Request, State
 from pelton.engine.victim import MAX_PREEMPTIONS, choose_victim
@@ -37,7 +30,7 @@ from pelton.engine.waiting import WaitingQueue
 from pelton.errors import DeadlineExceeded, InternalError, RequestError
 from pelton.kvcache.block_cache import BlockCache
 from pelton.kvcache.block_pool import BlockPool
-from pelton.kvcache.prefix_tree import Match, rank_of
+from pelton.kvcache.prefix_tree import rank_of
 
 _get_order: Callable[[Request], tuple[int, int]] = attrgetter("order")
 
@@ -62,7 +55,7 @@ class Scheduler:
         self._deadlines = Deadlines()
         self._running: list[Request] = []  # sorted by `order`
         self._waiting = WaitingQueue()
-        self._num_parked = 0  # wait for a block that somebody computes, in no queue
+        self._parking = Parking(self.cache.tree)
         self._rows_to_free: list[RequestId] = []
         self._outputs: list[RequestOutput] = []
         self._started_s = 0.0  # the last step
@@ -77,7 +70,7 @@ class Scheduler:
     @property
     def num_waiting(self) -> int:
         """Requests that hold none."""
-        return len(self._waiting) + self._num_parked
+        return len(self._waiting) + len(self._parking)
 
     @property
     def num_waiting_tokens(self) -> int:
@@ -127,11 +120,9 @@ class Scheduler:
         if request is None:
             return
         if request.state is State.RUNNING:
-            self._release(request, is_sound=reason != "error")
+            self._release(request, is_sound=reason != "error" or error_class == DeadlineExceeded.__name__)
         elif request.waits_for is not None:
-            if request_id in request.waits_for.waiting:  # otherwise it was woken after the last step
-                request.waits_for.waiting.remove(request_id)
-            self._num_parked -= 1
+            self._parking.leave(request)
         else:
             self._waiting.remove(request)
         request.state = State.DONE
@@ -149,7 +140,8 @@ class Scheduler:
         copies: list[BlockCopy] = []
         self.cache.names.expire(now_s)
         self._end_late(now_s)
-        self._unpark()
+        for request in self._parking.take_ready(self._live):
+            self._waiting.add(request)
         self._num_decoding = sum(request.num_uncomputed_tokens == 1 for request in self._running)
         plan = self._continue_running(self.pace.choose(self._num_decoding))
         self._admit_waiting(plan, added, copies, now_s)
@@ -164,13 +156,7 @@ class Scheduler:
         step = self.num_steps
         self.num_steps += 1
         scheduled = tuple(
-            ScheduledRequest(
-                request_id=request_id,
-                num_computed_tokens=self._live[request_id].num_computed_tokens,
-                num_scheduled_tokens=num_scheduled_tokens,
-                block_ids=self._live[request_id].block_ids,
-            )
-            for request_id, num_scheduled_tokens in plan.items()
+            self._live[request_id].make_part(num_scheduled_tokens) for request_id, num_scheduled_tokens in plan.items()
         )
         return SchedulerOutput(
             step=step,
@@ -198,7 +184,7 @@ class Scheduler:
                 self._append(request, sampled, now_s)
         for part in step.scheduled:
             request = self._live.get(part.request_id)
-            if request is not None and request.num_uncomputed_tokens == 0:
+            if request is not None and request.num_uncomputed_tokens <= 0:
                 error = "The model chose no token for this request. Please report this."
                 self.finish(request.request_id, "error", error=error)
             elif request is not None and request.lease is not None:
@@ -301,9 +287,7 @@ class Scheduler:
             match = self.cache.find(request.salt, request.tokens, rank_of(request.new.priority))
             if match.promised is not None:
                 self._waiting.remove(request)
-                match.promised.waiting.append(request.request_id)
-                request.waits_for = match.promised
-                self._num_parked += 1
+                self._parking.park(request, match.promised)
                 continue
             num_blocks = self.pool.get_num_blocks_for(self._get_num_promised_tokens(request))
             # One block per running request stays free, or the next steps would preempt what this one admits.
@@ -313,36 +297,16 @@ class Scheduler:
                     return
                 continue  # with nobody to wait for, named prefixes are given up for it
             self._waiting.remove(request)
-            copies += self._start(request, match, num_blocks)
-            request.first_scheduled_s = request.first_scheduled_s or now_s
+            if not request.first_scheduled_s:
+                self.num_prefix_queries += request.num_tokens
+                self.num_prefix_hits += self.cache.count_found(match)
+            copies += request.start(self.cache, match, num_blocks, now_s)
+            insort(self._running, request, key=_get_order)
             added.append(request.make_resumed())
             chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget)
             plan[request.request_id] = chunk
             budget -= chunk
             self._waiting.charge(request.new.tenant, chunk)
-
-    def _start(self, request: Request, match: Match, num_blocks: int) -> list[BlockCopy]:
-        """Let a request run, with what the cache holds of it."""
-        request.num_computed_tokens = (len(match.nodes) - 1) * self.pool.block_size + match.num_partial
-        if not request.first_scheduled_s:
-            self.num_prefix_queries += request.num_tokens
-            self.num_prefix_hits += request.num_computed_tokens
-            request.num_cached_tokens = min(request.num_computed_tokens, request.num_prompt_tokens)
-            request.cache_miss = self.cache.explain(match) if request.new.explain_cache else None
-        request.lease, copy = self.cache.take(match, num_blocks, rank_of(request.new.priority))
-        self.cache.promise(request.lease, request.tokens)
-        request.state = State.RUNNING
-        insort(self._running, request, key=_get_order)
-        return [] if copy is None else [copy]
-
-    def _unpark(self) -> None:
-        """Queue those again whose block is computed, or will not be because its request went."""
-        for request_id in self.cache.tree.take_woken():
-            request = self._live.get(request_id)
-            if request is not None and request.waits_for is not None:
-                request.waits_for = None
-                self._num_parked -= 1
-                self._waiting.add(request)
 
     def _get_num_promised_tokens(self, request: Request) -> int:
         return request.num_tokens if request.num_preemptions < MAX_PREEMPTIONS else request.length_limit
@@ -367,8 +331,7 @@ class Scheduler:
     def check(self) -> None:
         """Raise AssertionError if requests, queues and blocks contradict each other. Cheap; run when idle."""
         self.cache.check(request.lease for request in self._running if request.lease is not None)
-        num_parked = sum(request.waits_for is not None for request in self._live.values())
-        assert num_parked == self._num_parked, "the count of parked requests is wrong"
+        self._parking.check(self._live.values())
         assert len(self._running) + self.num_waiting == len(self._live), "a request is in no queue, or in two"
         assert len(self._running) <= self.limits.max_num_requests, "more requests run than may"
         assert self._running == sorted(self._running, key=_get_order), "the running requests are out of order"

@@ -54,13 +54,16 @@ class BlockCache:
             return match._replace(promised=None)
         return match
 
+    def count_found(self, match: Match) -> int:
+        """Tokens that need not be computed by a request that takes `match`."""
+        return (len(match.nodes) - 1) * self.pool.block_size + match.num_partial
+
     def explain(self, match: Match) -> CacheMiss:
         """Where `match` ends, and why there."""
-        position = (len(match.nodes) - 1) * self.pool.block_size + match.num_partial
         if not self.is_enabled:
             return CacheMiss("off", 0)
         is_hit = len(match.rest) == match.num_partial * TOKEN_BYTES and match.num_partial < self.pool.block_size
-        return CacheMiss("hit" if is_hit else self.tree.explain(match), position)
+        return CacheMiss("hit" if is_hit else self.tree.explain(match), self.count_found(match))
 
     def count_needed(self, match: Match, num_blocks: int) -> int:
         """Free blocks that a lease of `num_blocks` takes away."""

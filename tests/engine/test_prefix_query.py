@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.engine.fake_engine_main import Behaviour
-from tests.engine.fakes import make_engine, make_request
+from tests.engine.fakes import compute_continuation, make_engine, make_request
 
 from pelton.core.messages import ListPrefixes, PinPrefix, PrefixAnswer, PrefixQuestion
 from pelton.core.outputs import PrefixInfo
@@ -49,15 +49,16 @@ def test_engine_keeps_a_prefix_while_others_use_all_of_its_pool() -> None:
     assert output.num_cached_tokens >= 16
 
 
-def test_request_that_needs_the_whole_pool_still_runs() -> None:
+@pytest.mark.parametrize("num_prompt", [4, 60])
+def test_request_that_needs_the_whole_pool_still_runs(num_prompt: int) -> None:
     engine = make_engine(num_blocks=16, block_size=4)
     list(engine.run([make_request("first", range(18), 1)]))
     assert pin(engine, range(16)).prefixes[0].num_cached_tokens == 16
-    outputs = list(engine.run([make_request("long", 60, 4)]))
+    request = make_request("long", num_prompt, 64 - num_prompt)
+    outputs = list(engine.run([request]))
     assert outputs[-1].finish_reason == "length"
-    growing = list(engine.run([make_request("growing", 4, 60)]))
-    assert growing[-1].finish_reason == "length"
-    assert sum(len(output.token_ids) for output in growing) == 60
+    tokens = [token_id for output in outputs for token_id in output.token_ids]
+    assert tokens == compute_continuation(request.prompt_token_ids, 64 - num_prompt)
 
 
 def test_prefixes_end_also_while_requests_run() -> None:

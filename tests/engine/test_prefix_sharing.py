@@ -174,6 +174,15 @@ def test_what_a_request_computed_before_its_deadline_passed_is_kept() -> None:
     assert engine.run()[0] == {"again": (8, 8)}
 
 
+def test_deadline_of_a_request_that_has_ended_passes_unnoticed() -> None:
+    engine = Engine()
+    engine.scheduler.add(msgspec.structs.replace(make_request("done", 4), deadline_s=5.0, arrival_s=1.0))
+    engine.run()
+    engine.add("other", [1, 2, 3])
+    assert len(engine.scheduler.schedule(6.0).scheduled) == 1
+    assert engine.scheduler.take_outputs() == []
+
+
 def test_cached_blocks_give_way() -> None:
     engine = Engine(num_blocks=8)
     engine.add("a", list(range(20)), 2)

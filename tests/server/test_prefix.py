@@ -55,6 +55,27 @@ async def flood(http: httpx.AsyncClient) -> None:
         await count_cached(http, [number + 200] * 180)
 
 
+def test_answers_say_why_no_more_was_cached_if_they_are_asked() -> None:
+    async def test(_state: ServerState, _client: ProcessClient, http: httpx.AsyncClient) -> None:
+        async def ask(prompt: list[int], **more: Any) -> Any:
+            body = {"prompt": prompt, "max_tokens": 1, "explain_cache": True, **more}
+            return (await http.post("/v1/completions", json=body)).json()["usage"]["prompt_tokens_details"]
+
+        def miss(reason: str, position: int) -> list[dict[str, Any]]:
+            return [{"prompt": 0, "reason": reason, "position": position}]
+
+        assert await ask(PROMPT) == {"cached_tokens": 0, "cache_misses": miss("new", 0)}
+        assert await ask(PROMPT) == {"cached_tokens": 28, "cache_misses": miss("tail", 28)}
+        changed = [*PROMPT[:10], *[7] * 20]
+        assert await ask(changed) == {"cached_tokens": 10, "cache_misses": miss("diverged", 10)}
+        assert await ask(PROMPT, cache_salt="x") == {"cached_tokens": 0, "cache_misses": miss("salt", 0)}
+        await flood(http)
+        assert await ask(PROMPT) == {"cached_tokens": 0, "cache_misses": miss("evicted", 0)}
+        assert await ask(PROMPT, explain_cache=False) == {"cached_tokens": 28}
+
+    run(test)
+
+
 def test_a_prefix_is_computed_kept_found_and_released() -> None:
     async def test(_state: ServerState, _client: ProcessClient, http: httpx.AsyncClient) -> None:
         assert (await http.get("/v1/prefixes")).json() == {"object": "list", "data": []}

@@ -50,7 +50,7 @@ def _apply(cache: BlockCache, question: PrefixQuestion, now_s: float) -> list[Pr
             released = [info for info in cache.names.list_of(question.tenant, now_s) if info.name == question.name]
             cache.names.release(question.name, question.tenant)
             return released
-        case ListPrefixes():
+        case _:
             return cache.names.list_of(question.tenant, now_s)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -17,6 +18,7 @@ import pytest
 from tests.end_to_end.served import Served, serve
 
 from pelton.engine.process_state import read_state
+from pelton.errors import InternalError
 from pelton.oracle.chain import compute_answer
 
 pytestmark = pytest.mark.cpu
@@ -258,6 +260,45 @@ def test_the_template_process_is_replaced(server: Served) -> None:
     os.kill(template, signal.SIGKILL)
     assert httpx.post(url, json=CHAT, timeout=20).json()["choices"] == first
     assert not is_alive(template)
+
+
+@pytest.mark.parametrize("kind", ["hang", "exit"])
+def test_health_tells_of_a_step_that_hangs_or_dies_in_time(server: Served, kind: str) -> None:
+    async def run() -> None:
+        async with streaming(server) as streams:
+            streams.start(4, 300)
+            await streams.wait_for_tokens(50)
+            body = {"prompt": f"\x01{kind}:0;", "max_tokens": 4}
+            bad = asyncio.create_task(streams.http.post("/v1/completions", json=body))
+            await until_health(streams.http, 503, NOTICED_S + 0.2)  # 0.2 s until it is computed
+            answer = await bad
+            assert answer.status_code == 500
+            assert "the second time alone" in answer.json()["error"]["message"]
+            assert answer.headers["x-request-id"] in answer.text
+
+    asyncio.run(run())
+
+
+def test_a_server_whose_engine_cannot_start_again_says_so_and_ends(tiny_model: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(tiny_model, tmp_path / "model"))
+
+    async def run(served: Served) -> None:
+        async with httpx.AsyncClient(base_url=served.url, timeout=DEADLINE_S) as http:
+            body = {"prompt": "a", "max_tokens": 450, "ignore_eos": True}
+            (model / "config.json").unlink()
+            os.kill(find_engine(served), signal.SIGKILL)
+            await until_health(http, 503, NOTICED_S)
+            started_s = time.monotonic()
+            calls = [http.post("/v1/completions", json=body) for _ in range(3)]
+            for answer in await asyncio.gather(*calls):
+                assert answer.status_code == 503
+                assert "failed 6 times in a row and is not restarted" in answer.json()["error"]["message"]
+            assert time.monotonic() - started_s > 1.0  # they waited, because restarts were under way
+
+    with serve(model, "--num-threads", "1") as served:
+        asyncio.run(asyncio.wait_for(run(served), DEADLINE_S))
+        assert served.process.wait(DEADLINE_S) == InternalError.exit_code
+        served.wait_for("the server has ended, because it has no engine any more")
 
 
 def test_sampled_tokens_of_a_real_model_are_those_of_an_undisturbed_run(tiny_model: Path) -> None:

@@ -12,6 +12,7 @@ from pelton.core.messages import Pulse
 from pelton.engine.loop import EngineLoop
 from pelton.engine.process_state import read_state
 from pelton.engine.pulse import ASLEEP_S, LEAST_CPU_S, PULSE_S, Watch, find_whether_asleep
+from pelton.engine.step_cost import ENOUGH_STEPS
 
 pytestmark = pytest.mark.unit
 
@@ -47,10 +48,10 @@ def test_between_steps_there_is_nothing_to_say() -> None:
 def test_a_step_that_sleeps_too_long_is_stuck() -> None:
     machine = Machine(is_asleep=True)
     machine.engine.step_started_s = machine.now_s
-    pulses = [machine.look() for _ in range(6)]
-    assert [bool(pulse.problem) for pulse in pulses] == [False] * 4 + [True] * 2
-    assert pulses[-1].step_age_s == pytest.approx(6 * PULSE_S)
-    assert 4 * PULSE_S >= ASLEEP_S
+    pulses = [machine.look() for _ in range(7)]
+    assert [bool(pulse.problem) for pulse in pulses] == [False] * 5 + [True] * 2
+    assert pulses[-1].step_age_s == pytest.approx(7 * PULSE_S)
+    assert ASLEEP_S < 4 * PULSE_S < 6 * PULSE_S < 2.0
 
 
 def test_steps_that_follow_one_another_are_not() -> None:
@@ -70,11 +71,12 @@ def test_a_step_that_computes_far_too_long_is_stuck_once_there_is_something_to_c
     machine = Machine()
     machine.engine.step_started_s = machine.now_s
     assert not any(machine.look(cpu=60.0).problem for _ in range(5))
-    machine.engine.num_steps, machine.engine.longest_step_s = 8, 0.1
-    assert "the longest step before took 0.1 s" in machine.look().problem
+    for _ in range(ENOUGH_STEPS):
+        machine.engine.costs.add(1, 0.1)
+    assert "1.0 s were too long for a step like this" in machine.look().problem
     machine.engine.step_started_s = machine.now_s
     assert not machine.look(cpu=LEAST_CPU_S).problem
-    machine.engine.longest_step_s = 10.0
+    machine.engine.work = 512
     assert not machine.look(cpu=LEAST_CPU_S).problem
 
 

@@ -256,7 +256,8 @@ class TextEngine:
         request_id, why = output.request_id, output.error or "the engine gave no reason"
         if output.error_class in TOLD_TO_CLIENTS:
             return TOLD_TO_CLIENTS[output.error_class](why)
-        if self.parts.client.health_problem() is not None:
+        is_own_fault = output.error_class == InternalError.__name__
+        if not is_own_fault and self.parts.client.health_problem() is not None:
             return CapacityError(f"The engine failed during the request: {why}", retry_after_s=5.0)
         return InternalError(f"Request {request_id} failed in the engine: {why}", request_id=request_id)
 

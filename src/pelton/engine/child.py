@@ -27,7 +27,7 @@ from pelton.core.messages import (
     ToEngine,
     encode_message,
 )
-from pelton.engine.process_state import read_state
+from pelton.engine.process_state import read_is_dumping, read_state
 from pelton.engine.started import Started
 from pelton.errors import (
     BackendError,
@@ -134,6 +134,14 @@ class Child(asyncio.Protocol):
         """Whether somebody stopped the process (SIGSTOP, a debugger). Linux only; elsewhere its silence tells."""
         try:
             return read_state(Path(f"/proc/{self.pid}/stat")) in ("T", "t")
+        except OSError:
+            return False
+
+    @property
+    def is_dumping(self) -> bool:
+        """Whether the process has crashed and writes a core dump, which takes as long as its memory is large."""
+        try:
+            return read_is_dumping(Path(f"/proc/{self.pid}/status"))
         except OSError:
             return False
 

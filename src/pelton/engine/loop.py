@@ -18,6 +18,7 @@ from pelton.core.step import NewRequest, RequestId, SchedulerOutput
 from pelton.engine.executor import Executor
 from pelton.engine.prefix_query import answer
 from pelton.engine.scheduler import Scheduler
+from pelton.engine.step_cost import StepCosts, measure_work
 from pelton.errors import RequestError
 from pelton.observability import bucket
 
@@ -37,7 +38,8 @@ class EngineLoop:
         self._step_tokens = [0] * (len(bucket.STEP_TOKENS) + 1)
         self._num_step_tokens = 0
         self.num_steps = 0  # each repeat counts
-        self.longest_step_s = 0.0
+        self.costs = StepCosts()
+        self.work = 1  # of the step under way
         self._is_draining = False
         self.broken: str | None = None  # why no further step can be made
         self.step_started_s: float | None = None  # of the step under way; read by a watchdog in another thread
@@ -83,7 +85,7 @@ class EngineLoop:
         """
         if self.broken is None and self._scheduler.has_work:
             self.step_started_s = started_s = self._clock()
-            repeat = 1
+            repeat, cpu_s = 1, time.process_time()
             try:
                 repeat = self._make_step(started_s)
             except BaseException as error:
@@ -91,7 +93,7 @@ class EngineLoop:
                 raise
             finally:
                 self._last_step_s = (self._clock() - started_s) / repeat
-                self.longest_step_s = max(self.longest_step_s, self._last_step_s)
+                self.costs.add(self.work, time.process_time() - cpu_s)
                 self.step_started_s = None
                 self.num_steps += repeat
         refused, self._refused = self._refused, []
@@ -159,6 +161,7 @@ class EngineLoop:
 
     def _make_step(self, started_s: float) -> int:
         step: SchedulerOutput = self._scheduler.schedule(started_s)
+        self.work = measure_work(step.scheduled, step.repeat)
         self.on_step(step)
         result = self._executor.execute(step)
         self._scheduler.update(step, result, self._clock())

@@ -24,7 +24,7 @@ from pelton.engine.replay import Replay
 from pelton.engine.started import Started
 from pelton.engine.stats_sum import StatsSum
 from pelton.engine.supervisor import Listener, Patience, Supervisor
-from pelton.errors import CapacityError
+from pelton.errors import CapacityError, InternalError
 
 
 @final
@@ -158,7 +158,10 @@ class ProcessClient(EngineClient, Listener):
         self._working = ()
         if culprit is not None and culprit in live_ids:
             error = f"The engine failed twice while it computed this request, the second time alone. {reason}"
-            self._live.deliver([RequestOutput(request_id=culprit, finish_reason="error", error=error)])
+            end = RequestOutput(
+                request_id=culprit, finish_reason="error", error=error, error_class=InternalError.__name__
+            )
+            self._live.deliver([end])
         return culprit is not None
 
     def on_given_up(self, reason: str) -> None:

@@ -2,9 +2,9 @@
 
 The server takes silence for a process that was stopped or cannot run its interpreter. A step that hangs in native code
 lets this thread run: it looks whether any other thread of the process is running or ready to run. If none is for
-ASLEEP_S, the step waits for something that does not come; if they run for ten times longer than the longest step so
-far, it goes round in circles. Neither happens to a process that merely gets little of a busy machine: its threads are
-ready to run, and their CPU time stands still.
+ASLEEP_S, the step waits for something that does not come; if they have used ten times the CPU time that a step of its
+size is known to need (step_cost.py), it goes round in circles. Neither happens to a process that merely gets little of
+a busy machine: its threads are ready to run, and their CPU time stands still.
 """
 
 from __future__ import annotations
@@ -20,11 +20,9 @@ from pelton.engine.loop import EngineLoop
 from pelton.engine.process_state import read_state
 from pelton.errors import TransferError
 
-PULSE_S: Final = 0.4
-ASLEEP_S: Final = 1.2
+PULSE_S: Final = 0.3
+ASLEEP_S: Final = 1.1
 LEAST_CPU_S: Final = 4.0  # of a step that counts as going round in circles
-TIMES_LONGEST: Final = 10.0
-ENOUGH_STEPS: Final = 8  # before them the longest step says little
 TASKS: Final = Path("/proc/self/task")
 
 
@@ -64,9 +62,11 @@ class Watch:
         elif now_s - self._asleep_since_s >= ASLEEP_S:
             return "all its threads wait for something"
         cpu_s = self._cpu_clock() - self._cpu_s
-        longest_s = self._engine.longest_step_s
-        if self._engine.num_steps >= ENOUGH_STEPS and cpu_s > max(LEAST_CPU_S, TIMES_LONGEST * longest_s):
-            return f"it has computed for {cpu_s:.0f} s of CPU time, and the longest step before took {longest_s:.1f} s"
+        limit_s = self._engine.costs.find_limit(self._engine.work)
+        if limit_s is not None and cpu_s > max(LEAST_CPU_S, limit_s):
+            return (
+                f"it has computed for {cpu_s:.0f} s of CPU time, and {limit_s:.1f} s were too long for a step like this"
+            )
         return ""
 
 

@@ -37,9 +37,10 @@ class Patience:
 
     start_timeout_s: float = 600.0  # from one sign of life to the next, while the engine loads
     stopped_timeout_s: float = 1.5  # of silence, from a process that is stopped
-    silence_timeout_s: float = 10.0  # it speaks every 0.4 s, but the machine may be busy
+    silence_timeout_s: float = 10.0  # it speaks every 0.3 s, but the machine may be busy
     stall_timeout_s: float = 30.0  # of one step: much longer than the longest
-    exit_timeout_s: float = 5.0
+    exit_timeout_s: float = 5.0  # from being asked to end to its end
+    last_timeout_s: float = 1.0  # from its last word to its end
     first_backoff_s: float = 0.5
     max_backoff_s: float = 30.0
     max_restarts: int = 5
@@ -263,7 +264,7 @@ class Supervisor:
                 await child.end(0.0)
                 return f"The engine was stuck: {problem}. It was ended and restarts."
         error = child.lost.result()
-        how = await child.end(self._patience.exit_timeout_s)
+        how = await child.end(self._patience.last_timeout_s)
         if isinstance(error, InternalError):
             return f"The engine failed: {error}"
         if child.is_unintelligible:
@@ -276,6 +277,8 @@ class Supervisor:
         if silence_s > self._patience.stopped_timeout_s and child.is_stopped:
             child.was_stopped = True
             return f"its process was stopped {silence_s:.0f} s ago"
+        if silence_s > self._patience.stopped_timeout_s and child.is_dumping:
+            return "it crashed, and its core dump takes too long"
         if silence_s > self._patience.silence_timeout_s:
             return f"it said nothing for {silence_s:.0f} s"
         if child.pulse.problem:

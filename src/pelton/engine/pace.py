@@ -44,8 +44,8 @@ class Pace:
         alone_s = self._estimate_decode_s(num_decoding)
         if num_decoding == 0 or math.isinf(self._target_s) or alone_s == 0.0 or self._prompt_token_s == 0.0:
             return UNLIMITED
-        room_s = (self._target_s or TIMES * alone_s) - alone_s
-        return max(LEAST_CHUNK, int(room_s / self._prompt_token_s) // ROUNDING * ROUNDING)
+        room_s = max((self._target_s or TIMES * alone_s) - alone_s, 0.0)
+        return max(LEAST_CHUNK, int(min(room_s / self._prompt_token_s, UNLIMITED)) // ROUNDING * ROUNDING)
 
     @property
     def prompt_tokens_per_s(self) -> float:

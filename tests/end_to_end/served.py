@@ -53,6 +53,13 @@ class Served:
         self.process.send_signal(number)
         return self.process.wait(END_TIMEOUT_S)
 
+    def read_rest(self) -> list[str]:
+        """Every line of the log, once the process has ended."""
+        self._reader.join(END_TIMEOUT_S)
+        while (line := self._queue.get(timeout=END_TIMEOUT_S)) is not None:
+            self.lines.append(line)
+        return self.lines
+
     def find_engine(self) -> int:
         """The process id of the engine."""
         pid = self.process.pid

@@ -51,6 +51,8 @@ class FaultyExecutor(HashExecutor):
                     os.kill(os.getpid(), signal.SIGSEGV)
                 case "stall":
                     time.sleep(60)
+                case "nan":
+                    return -1
                 case "garbage":
                     self.sock.sendall(b"not a frame at all")
                 case "version":

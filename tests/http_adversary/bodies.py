@@ -93,7 +93,7 @@ GOOD: Mapping[str, str] = {
     "tools": '[{"type": "function", "function": {"name": "f", "parameters": {}}}]', "tool_choice": '"auto"',
     "add_generation_prompt": "false", "continue_final_message": "true", "chat_template_kwargs": '{"a": 1}',
     "reasoning_effort": '"low"',
-    "name": '"b"', "ttl": "5.5", "return_token_strs": "true", "tokens": "[1]",
+    "name": '"b"', "ttl": "5.5", "timeout": "30", "return_token_strs": "true", "tokens": "[1]",
 }  # fmt: skip
 NEEDS: Mapping[str, dict[str, str]] = {
     "stream_options": {"stream": "true"},

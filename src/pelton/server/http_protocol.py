@@ -89,8 +89,9 @@ class HttpProtocol(H11Protocol):
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by asyncio."""
+        """Called by asyncio. uvicorn forgets its timer after a reset, which would keep everything for 75 s."""
         self._stop_timer()
+        self._unset_keepalive_if_required()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:

@@ -19,7 +19,7 @@ WITH_ASAN = LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CX
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
-.PHONY: fuzz soak test-isa sanitize sanitize-address sanitize-thread
+.PHONY: fuzz soak soak-real test-isa sanitize sanitize-address sanitize-thread
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -82,6 +82,9 @@ native: ## Build the C++ kernels again, as far as they changed
 
 soak: $(VENV)/.stamp-dev ## Load a server for MINUTES and kill its engine again and again; no answer may be lost
 	$(BIN)/python -m tests.soak.run $(MINUTES) build/soak
+
+soak-real: $(VENV)/.stamp-dev ## The same with MODEL (demo): answers must be those of a server that nobody hurt
+	$(BIN)/python -m tests.soak.real $(MODEL) $(MINUTES) build/soak-real
 
 fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile requests; no answer may be wrong
 	$(BIN)/python -m tests.http_adversary.storm $(MINUTES) $(SEED)

@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,9 +18,12 @@ from tests.engine.fakes import HashExecutor, compute_next_token, make_engine
 
 from pelton.core.messages import HEADER, EngineFacts
 from pelton.core.step import RequestId
+from pelton.engine.channel import Channel
 from pelton.engine.loop import EngineLoop
 from pelton.engine.process import Report, run_engine
+from pelton.engine.scheduler import Scheduler
 from pelton.errors import CheckpointError
+from pelton.kvcache.block_pool import BlockPool
 
 
 class Behaviour(msgspec.Struct):
@@ -28,6 +32,44 @@ class Behaviour(msgspec.Struct):
     fault: str = "none"
     step_s: float = 0.0
     fault_at_start: str = "none"
+    seam: str = "none"  # what fails at its call number `at`: a name of SEAMS
+    at: int = 0
+    once_path: str = ""  # a file that is made then; while it is there nothing fails any more
+
+
+SEAMS: dict[str, tuple[type, str]] = {
+    "allocate": (BlockPool, "acquire"),
+    "schedule": (Scheduler, "schedule"),
+    "execute": (HashExecutor, "execute"),
+    "update": (Scheduler, "update"),
+    "send": (Channel, "send"),
+    "receive": (Channel, "receive"),
+    "sample": (HashExecutor, "choose"),
+    "count": (EngineLoop, "stats"),
+}
+
+
+class InjectedFault(Exception):
+    """What fails."""
+
+
+def inject(behaviour: Behaviour) -> None:
+    """Let the asked call of the asked seam fail."""
+    if behaviour.seam == "none":
+        return
+    owner, name = SEAMS[behaviour.seam]
+    method = getattr(owner, name)
+    num_calls = 0
+
+    def call(*args: Any, **more: Any) -> Any:
+        nonlocal num_calls
+        num_calls += 1
+        if num_calls >= behaviour.at and not Path(behaviour.once_path).exists():
+            Path(behaviour.once_path).touch()
+            raise InjectedFault(f"{behaviour.seam} fails")
+        return method(*args, **more)
+
+    setattr(owner, name, call)
 
 
 class FaultyExecutor(HashExecutor):
@@ -40,6 +82,7 @@ class FaultyExecutor(HashExecutor):
 
     def choose(self, request_id: RequestId, token_ids: list[int]) -> int:
         """The hash, or the fault."""
+        super().choose(request_id, token_ids)
         time.sleep(self.behaviour.step_s)
         if token_ids[0] == 1 and len(token_ids) > 4:
             match self.behaviour.fault:
@@ -67,6 +110,7 @@ def main() -> int:
     def make(config: bytes, report: Report) -> tuple[EngineLoop, EngineFacts]:
         behaviour = msgspec.msgpack.decode(config, type=Behaviour)
         report("weights", 0.5)
+        inject(behaviour)
         match behaviour.fault_at_start:
             case "checkpoint":
                 raise CheckpointError("model.gguf: it is truncated.")

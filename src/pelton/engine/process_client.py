@@ -78,7 +78,12 @@ class ProcessClient(EngineClient, Listener):
         if problem is not None:
             raise CapacityError(problem)
         live = self._live.open(request)
-        self._send_unsent(live)
+        try:
+            self._send_unsent(live)
+        except BaseException:  # such as a request too large for a frame: no engine has it, and none may be given it
+            live.is_sent = False
+            self._live.leave(request.request_id)
+            raise
         async with aclosing(read_to_end(live, self._live, self._send_abort)) as outputs:
             async for output in outputs:
                 yield output

@@ -214,7 +214,8 @@ def test_who_comes_and_who_leaves_while_there_is_no_engine() -> None:
             await anext(leaving)
             assert client.engine_pid is not None
             os.kill(client.engine_pid, signal.SIGKILL)
-            await until(lambda: client.health_problem() is not None)
+            pid = client.engine_pid
+            await until(lambda: client.engine_pid != pid)  # its end has been noticed
             await leaving.aclose()  # type: ignore[attr-defined]
             again, new = make_request("leaves", 5, 7), make_request("new", 5, 9)
             answers = await asyncio.gather(staying, collect(client, again), collect(client, new))

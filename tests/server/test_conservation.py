@@ -184,7 +184,8 @@ def test_usage_adds_up_to_the_counters() -> None:
             assert scraper.last["generation_tokens_total"] == output
             assert scraper.last["iteration_tokens_total_count"] == scraper.last["num_steps_total"]
             computed = scraper.last["iteration_tokens_total_sum"]
-            assert computed == scraper.last["prompt_tokens_total"] + output - samples["requests_received_total"]
+            once = scraper.last["prompt_tokens_total"] + output - samples["requests_received_total"]
+            assert computed == once or (computed > once and scraper.last["num_preemptions_total"] > 0)
 
     asyncio.run(asyncio.wait_for(run(), 60))
 

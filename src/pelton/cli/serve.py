@@ -97,14 +97,19 @@ def describe_start(parts: EngineParts, url: str) -> str:
         ("try it", make_curl_line(config, url)),
         ("settings", f"pelton config serve {config.model.model}   prints every value with its reason"),
     ]
-    if config.server.host not in LOOPBACK and config.server.api_key is None:
+    if config.server.host not in LOOPBACK and not needs_key(config):
         rows.append(("warning", f"whoever reaches {config.server.host} can use this server: give it an --api-key"))
     lines = [f"Pelton {__version__} is ready", *(f"  {name:<9} {value}" for name, value in rows)]
     return "\n".join(lines)
 
 
+def needs_key(config: EngineConfig) -> bool:
+    """Whether clients must send a key."""
+    return config.server.api_key is not None or config.server.api_keys_file is not None
+
+
 def make_curl_line(config: EngineConfig, url: str) -> str:
     """A command that gets an answer."""
     body = json.dumps({"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 64})
-    key = "" if config.server.api_key is None else " -H 'authorization: Bearer KEY'"
+    key = " -H 'authorization: Bearer KEY'" if needs_key(config) else ""
     return f"curl {url}/v1/chat/completions -H 'content-type: application/json'{key} -d '{body}'"

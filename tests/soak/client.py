@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -33,9 +34,12 @@ class History:
     token_times_s: list[float] = field(default_factory=list)
 
 
-async def ask_once(host: str, port: int, ask: Ask) -> History:
-    """Ask, and read to the end or leave, as the manner of `ask` is."""
+async def ask_once(
+    host: str, port: int, ask: Ask, on_start: Callable[[History], None] = lambda history: None
+) -> History:
+    """Ask, and read to the end or leave, as the manner of `ask` is. `on_start` gets the history while it is made."""
     history = History(ask, start_s=time.monotonic())
+    on_start(history)
     try:
         async with asyncio.timeout(TIMEOUT_S):
             await _converse(host, port, history)

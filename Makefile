@@ -88,6 +88,7 @@ soak-real: $(VENV)/.stamp-dev ## The same with MODEL (demo): answers must be tho
 
 fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile requests; no answer may be wrong
 	$(BIN)/python -m tests.http_adversary.storm $(MINUTES) $(SEED)
+	$(BIN)/python -m tests.simulation.endless $(MINUTES) $(SEED)
 
 bench: $(VENV)/.stamp-run ## Measure the speed of MODEL (demo)
 	$(BIN)/pelton bench offline $(MODEL)

@@ -79,6 +79,19 @@ def test_who_is_there_whenever_it_is_killed_becomes_a_suspect() -> None:
     assert replay.choose([A, B]) == [A]
 
 
+def test_who_gets_on_between_kills_is_no_suspect() -> None:
+    replay = Replay()
+    for _ in range(3 * MAX_KILLS):
+        replay.down([A, B], {A, B}, is_external=True, answered={A, B})
+        assert replay.choose([A, B]) == [A, B]
+    for _ in range(MAX_KILLS - 1):
+        replay.down([A, B], {A, B}, is_external=True, answered={B})
+        assert not replay.is_trying
+        replay.choose([A, B])
+    replay.down([A, B], {A, B}, is_external=True, answered={A})
+    assert not replay.is_trying
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     num_requests=st.integers(1, 12),

@@ -43,6 +43,7 @@ class LiveRequest:
         self.request = request
         self.output_token_ids = list(request.output_token_ids)
         self.is_sent = False  # the engine knows of it
+        self.is_answered = False  # and has given tokens of it
         self.is_aborted = False  # the engine was told to end it, and has not said that it did
         self.num_restarts = 0  # of the engine, while it had the request
         self._timings = Timings()
@@ -52,6 +53,7 @@ class LiveRequest:
     def put(self, output: RequestOutput) -> None:
         """Hand an output over. Never blocks."""
         self.output_token_ids += output.token_ids
+        self.is_answered = True
         output = self._with_own_timings(output)
         self._unread = output if self._unread is None else merge_outputs(self._unread, output)
         self._arrived.set()
@@ -139,7 +141,7 @@ class LiveRequests:
         """The engine is gone: it knows of none of them, and will not say a last word of those that left."""
         for live in self:
             live.num_restarts += live.is_sent
-            live.is_sent = False
+            live.is_sent = live.is_answered = False
         self._left.clear()
 
     def find(self, request_id: RequestId) -> LiveRequest | None:

@@ -155,11 +155,12 @@ class ProcessClient(EngineClient, Listener):
     def on_down(self, reason: str, *, is_external: bool) -> bool:
         """Find out who may be to blame; the others only notice a pause."""
         self._stats.end_engine()
+        answered = {live.request.request_id for live in self._live if live.is_answered}
         self._live.unsend_all()
         self._live.end_aborted()
         live_ids = {live.request.request_id for live in self._live}
         self._prefixes.fail_all(reason)
-        culprit = self._replay.down(self._working, live_ids, is_external=is_external)
+        culprit = self._replay.down(self._working, live_ids, is_external=is_external, answered=answered)
         self._working = ()
         if culprit is not None and culprit in live_ids:
             error = f"The engine failed twice while it computed this request, the second time alone. {reason}"

@@ -2,9 +2,9 @@
 
 All of them at once, if the engine was killed from outside. If it failed by itself one of its requests may be why: those
 of the step it failed in are suspects, and each is tried alone, the newest first, before anybody else is sent. One that
-takes the engine with it a second time has failed, alone; one that gets a token is cleared. Somebody who is in the
-engine for the MAX_KILLS-th kill is a suspect too: a system that is out of memory kills from outside. Of a trial, a kill
-proves nothing, but MAX_TRIAL_KILLS do: else nobody else would ever be sent.
+takes the engine with it a second time has failed, alone; one that gets a token is cleared. Who is in the engine for
+MAX_KILLS kills and gets no token in between is a suspect too: a system that is out of memory kills from outside. Of a
+trial, a kill proves nothing, but MAX_TRIAL_KILLS do: else nobody else would ever be sent.
 
 Bookkeeping only: knows no process and no clock. Belongs to the client's event loop.
 """
@@ -36,9 +36,20 @@ class Replay:
         """Whether somebody is tried alone, so that all others wait."""
         return self._trial is not None or bool(self._suspects)
 
-    def down(self, working: Sequence[RequestId], live: Collection[RequestId], *, is_external: bool) -> RequestId | None:
-        """The engine went during a step of `working`. The request that is to blame and must end, if there is one."""
-        self._kills = Counter({request_id: kills for request_id, kills in self._kills.items() if request_id in live})
+    def down(
+        self,
+        working: Sequence[RequestId],
+        live: Collection[RequestId],
+        *,
+        is_external: bool,
+        answered: Collection[RequestId] = (),
+    ) -> RequestId | None:
+        """The engine went during a step of `working`. The request that is to blame and must end, if there is one.
+
+        `answered` got a token from this engine: whatever killed it, they did not do it by their mere presence.
+        """
+        kills = self._kills.items()
+        self._kills = Counter({each: count for each, count in kills if each in live and each not in answered})
         trial, self._trial = self._trial, None
         if trial is not None:
             self._trial_kills[trial] += 1
@@ -50,7 +61,7 @@ class Replay:
             return trial
         involved = [request_id for request_id in working if request_id in live]
         if is_external:
-            self._kills.update(involved)
+            self._kills.update(request_id for request_id in involved if request_id not in answered)
             involved = [request_id for request_id in involved if self._kills[request_id] >= MAX_KILLS]
         known = set(involved)
         self._suspects = [suspect for suspect in self._suspects if suspect not in known] + involved

@@ -1,7 +1,7 @@
 """What a long prompt does to streams beside it: the time between tokens of eight of them, alone and meanwhile.
 
-`python -m tests.soak.beside MODEL [PROMPT_TOKENS]` starts a server with MODEL and prints a JSON line: milliseconds between
-two tokens without and with a prompt of so many tokens beside them, and what the prompt took.
+`python -m tests.soak.beside MODEL [PROMPT_TOKENS]` starts a server with MODEL and prints a JSON line: milliseconds
+between two tokens without and with a prompt of so many tokens beside them, and what the prompt took.
 """
 
 from __future__ import annotations

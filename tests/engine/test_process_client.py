@@ -164,7 +164,7 @@ def test_a_request_that_takes_the_engine_with_it_twice_fails_alone(fault: str, p
             for request, outputs in zip(others, other_outputs, strict=True):
                 check_answer(request, outputs)
                 assert outputs[-1].timings.num_restarts > 0
-            assert client.num_restarts == 2
+            assert client.num_restarts == 3  # the last suspect is first tried beside those that were cleared
             assert client.engine_pid != pid
             request = make_request("bad", [2, 2, 3], 8)  # the id is free again
             check_answer(request, await collect(client, request))
@@ -342,6 +342,19 @@ def test_restarts_end_when_the_budget_is_spent() -> None:
             assert "is not restarted" in (client.health_problem() or "")
             with pytest.raises(CapacityError, match="failed 2 times in a row"):
                 await collect(client, make_request("a"))
+
+    run(test)
+
+
+def test_an_engine_that_fails_with_every_request_is_given_up() -> None:
+    async def test() -> None:
+        patience = Patience(first_backoff_s=0.01, max_restarts=2, max_explained=2)
+        async with running(patience, fault="exit") as client:
+            ends = [(await collect(client, make_request(name, [1, 2, 3, 4, 5], 9)))[-1] for name in "abc"]
+            assert [end.finish_reason for end in ends] == ["error"] * 3
+            assert "alone" in str(ends[0].error)
+            await client.wait_until_lost()
+            assert "failed 3 times in a row" in (client.health_problem() or "")
 
     run(test)
 

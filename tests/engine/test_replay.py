@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pelton.core.step import RequestId
-from pelton.engine.replay import MAX_KILLS, MAX_TRIAL_KILLS, Replay
+from pelton.engine.replay import MAX_FAILURES, MAX_KILLS, MAX_TRIAL_KILLS, Replay
 
 pytestmark = pytest.mark.unit
 A, B, C, D = map(RequestId, "abcd")
@@ -27,8 +27,36 @@ def test_suspects_are_tried_alone_and_the_newest_first() -> None:
     assert replay.answered(B)
     assert replay.choose([A, C]) == [A]
     assert replay.is_trying
-    assert replay.down([A, B], {A, B, C}, is_external=False) == A
+    assert replay.down([A], {A, B, C}, is_external=False) == A
     assert replay.choose([B, C]) == [B, C]
+
+
+def test_a_trial_beside_others_proves_nothing_and_is_repeated_alone() -> None:
+    replay = Replay()
+    replay.down([A, B], {A, B, C}, is_external=False)
+    assert replay.choose([A, B, C]) == [B]
+    assert replay.answered(B)
+    assert replay.choose([A, C]) == [A]
+    assert replay.down([B, A], {A, B, C}, is_external=False) is None
+    assert replay.choose([A, B, C]) == [A]
+    assert replay.answered(A)
+    assert replay.choose([B, C]) == [B]
+    assert replay.down([A, B], {A, B, C}, is_external=False) is None
+    assert replay.choose([A, B, C]) == [B]
+    assert replay.down([B], {A, B, C}, is_external=False) == B
+
+
+def test_two_that_fail_only_together_are_not_tried_forever() -> None:
+    replay, num_failures = Replay(), 1
+    replay.down([A, B], {A, B}, is_external=False)
+    culprit = None
+    while culprit is None:
+        (first,) = replay.choose([A, B])
+        assert replay.answered(first)
+        (second,) = replay.choose([request_id for request_id in (A, B) if request_id != first])
+        culprit = replay.down([first, second], {A, B}, is_external=False)
+        num_failures += 1
+    assert num_failures == MAX_FAILURES
 
 
 def test_a_kill_from_outside_proves_nothing_about_who_is_tried() -> None:
@@ -47,6 +75,20 @@ def test_who_is_killed_from_outside_whenever_it_is_tried_fails_in_the_end() -> N
         assert replay.down([A], {A, B}, is_external=True) == (A if trial == MAX_TRIAL_KILLS else None)
     assert replay.choose([B]) == [B]
     assert not replay.is_trying
+
+
+def test_a_trial_that_was_not_reached_is_not_to_blame() -> None:
+    replay = Replay()
+    replay.down([A, B], {A, B, C}, is_external=False)
+    assert replay.choose([A, B, C]) == [B]
+    assert replay.answered(B)
+    assert replay.choose([A, C]) == [A]
+    assert replay.down([B], {A, B, C}, is_external=False) is None  # B goes on, and fails at its second token
+    assert replay.choose([A, B, C]) == [B]
+    assert replay.down([B], {A, B, C}, is_external=False) == B
+    assert replay.choose([A, C]) == [A]  # still a suspect: there may be more than one
+    assert replay.answered(A)
+    assert replay.choose([C]) == [C]
 
 
 def test_a_token_in_a_trial_forgives_its_kills() -> None:

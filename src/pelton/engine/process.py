@@ -92,7 +92,8 @@ def receive_hello(channel: Channel) -> Hello:
 def serve(channel: Channel, engine: EngineLoop, heartbeat_s: float) -> None:
     """Make steps while there is work. Returns on Shutdown; raises InternalError once the engine is broken."""
     last_sent_s = 0.0
-    engine.on_step = Announcer(channel).announce
+    announcer = Announcer(channel)
+    engine.on_step = announcer.announce
     is_asked_to_end = False
     while not is_asked_to_end:
         for message in channel.receive(0.0 if engine.has_work else heartbeat_s):
@@ -100,6 +101,8 @@ def serve(channel: Channel, engine: EngineLoop, heartbeat_s: float) -> None:
             if is_asked_to_end:
                 engine.abort_all()
                 break
+            if isinstance(message, Add):
+                announcer.announce_added(message.request.request_id)
             apply_message(engine, message)
         for answer in engine.take_answers():
             channel.send(answer)
@@ -122,7 +125,13 @@ class Announcer:
 
     def announce(self, step: SchedulerOutput) -> None:
         """Called before every step."""
-        request_ids = tuple(part.request_id for part in step.scheduled)
+        self._announce(tuple(part.request_id for part in step.scheduled))
+
+    def announce_added(self, request_id: RequestId) -> None:
+        """Called before a request is added, which is the first chance it has to do harm."""
+        self._announce((request_id,))
+
+    def _announce(self, request_ids: tuple[RequestId, ...]) -> None:
         if request_ids != self._last:
             self._last = request_ids
             self._channel.send(Working(request_ids))

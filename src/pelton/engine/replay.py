@@ -2,9 +2,10 @@
 
 All of them at once, if the engine was killed from outside. If it failed by itself one of its requests may be why: those
 of the step it failed in are suspects, and each is tried alone, the newest first, before anybody else is sent. One that
-takes the engine with it a second time has failed, alone; one that gets a token is cleared. Who is in the engine for
-MAX_KILLS kills and gets no token in between is a suspect too: a system that is out of memory kills from outside. Of a
-trial, a kill proves nothing, but MAX_TRIAL_KILLS do: else nobody else would ever be sent.
+takes the engine with it a second time has failed, alone; one that gets a token is cleared, and goes on beside the next
+that is tried. If that step fails, all of it are suspects again, and who was tried is tried first. Who is in the engine
+for MAX_KILLS kills and gets no token in between is a suspect too: a system that is out of memory kills from outside. Of
+a trial, a kill proves nothing, but MAX_TRIAL_KILLS do, and so do MAX_FAILURES beside others: it has to end.
 
 Bookkeeping only: knows no process and no clock. Belongs to the client's event loop.
 """
@@ -19,6 +20,7 @@ from pelton.core.step import RequestId
 
 MAX_KILLS: Final = 3
 MAX_TRIAL_KILLS: Final = 3
+MAX_FAILURES: Final = 10
 
 
 @final
@@ -27,6 +29,7 @@ class Replay:
 
     def __init__(self) -> None:
         self._kills: Counter[RequestId] = Counter()
+        self._failures: Counter[RequestId] = Counter()  # of steps that they were part of
         self._trial_kills: Counter[RequestId] = Counter()  # of who is a suspect
         self._suspects: list[RequestId] = []  # the last one is tried next
         self._trial: RequestId | None = None
@@ -48,24 +51,43 @@ class Replay:
 
         `answered` got a token from this engine: whatever killed it, they did not do it by their mere presence.
         """
-        kills = self._kills.items()
-        self._kills = Counter({each: count for each, count in kills if each in live and each not in answered})
-        trial, self._trial = self._trial, None
-        if trial is not None:
-            self._trial_kills[trial] += 1
-            if is_external and self._trial_kills[trial] < MAX_TRIAL_KILLS:
-                self._suspects.append(trial)
-                return None
-            self._suspects.clear()
-            self._trial_kills.clear()
-            return trial
         involved = [request_id for request_id in working if request_id in live]
+        trial, self._trial = self._trial, None
+        self._count(involved, live, answered, is_external=is_external)
+        if trial is not None:
+            self._trial_kills[trial] += is_external and trial in working
+            if self._is_proved(trial, working, is_external=is_external):
+                self._trial_kills.pop(trial, None)
+                return trial
         if is_external:
-            self._kills.update(request_id for request_id in involved if request_id not in answered)
             involved = [request_id for request_id in involved if self._kills[request_id] >= MAX_KILLS]
+        if trial is not None:
+            others = [request_id for request_id in involved if request_id != trial]
+            involved = [*others, trial] if trial in working else [trial, *others]
         known = set(involved)
         self._suspects = [suspect for suspect in self._suspects if suspect not in known] + involved
         return None
+
+    def _is_proved(self, trial: RequestId, working: Sequence[RequestId], *, is_external: bool) -> bool:
+        if is_external:
+            return self._trial_kills[trial] >= MAX_TRIAL_KILLS
+        return list(working) == [trial] or (trial in working and self._failures[trial] >= MAX_FAILURES)
+
+    def _count(
+        self,
+        involved: Sequence[RequestId],
+        live: Collection[RequestId],
+        answered: Collection[RequestId],
+        *,
+        is_external: bool,
+    ) -> None:
+        kills, failures = self._kills.items(), self._failures.items()
+        self._kills = Counter({each: count for each, count in kills if each in live and each not in answered})
+        self._failures = Counter({each: count for each, count in failures if each in live})
+        if is_external:
+            self._kills.update(request_id for request_id in involved if request_id not in answered)
+        else:
+            self._failures.update(involved)
 
     def choose(self, unsent: Sequence[RequestId]) -> list[RequestId]:
         """Whom of `unsent`, in order of arrival, to send to the engine now."""
@@ -90,5 +112,6 @@ class Replay:
     def forget(self, request_id: RequestId) -> bool:
         """The request has ended or left. True if others may be sent now that had to wait for it."""
         self._kills.pop(request_id, None)
+        self._failures.pop(request_id, None)
         self._trial_kills.pop(request_id, None)
         return self.answered(request_id)

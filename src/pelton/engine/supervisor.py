@@ -2,8 +2,8 @@
 
 An engine that is stopped, says nothing for `silence_timeout_s`, or says that its step will not end, is killed. One
 restart is made at once; further ones wait, twice as long each time, and end after `max_restarts` in a row of engines
-that gave no output and did not stay up for `stable_s`; those that a request is to blame for do not count. From then on
-there is only `problem`.
+that gave no output and did not stay up for `stable_s`. When a request was to blame the count begins anew: as often as
+`max_explained` times. After that there is only `problem`.
 
 Runs on the server's event loop. A failure of the very first start is raised to whoever called `start`: it is a wrong
 flag or file much more often than bad luck.
@@ -44,6 +44,7 @@ class Patience:
     first_backoff_s: float = 0.5
     max_backoff_s: float = 30.0
     max_restarts: int = 5
+    max_explained: int = 30  # in a row without a token from anybody: then it is not the requests
     stable_s: float = 60.0
 
 
@@ -212,7 +213,7 @@ class Supervisor:
 
     async def _keep_running(self) -> None:
         """Watch the engine; when it is gone, say so and start another, until the budget is spent."""
-        num_failures = 0
+        num_failures = num_explained = 0
         reason = ""
         while True:
             started_s = time.monotonic()
@@ -225,11 +226,12 @@ class Supervisor:
                 self._problem = reason
                 is_explained = self._listener.on_down(reason, is_external=child.was_killed or child.was_stopped)
                 was_useful = child.has_given_output or time.monotonic() - started_s > self._patience.stable_s
-                num_failures = 0 if was_useful else num_failures
-                num_failures -= is_explained
+                num_failures = 0 if was_useful or is_explained else num_failures
+                num_explained = 0 if was_useful else num_explained + is_explained
             num_failures += 1
-            if num_failures > self._patience.max_restarts:
-                self._give_up(f"The engine failed {num_failures} times in a row and is not restarted. Last: {reason}")
+            if num_failures > self._patience.max_restarts or num_explained > self._patience.max_explained:
+                number = max(num_failures, num_explained)
+                self._give_up(f"The engine failed {number} times in a row and is not restarted. Last: {reason}")
                 return
             if num_failures > 1:
                 delay_s = self._patience.first_backoff_s * 2 ** (num_failures - 2)

@@ -19,7 +19,7 @@ WITH_ASAN = LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CX
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
-.PHONY: fuzz soak soak-real test-isa sanitize sanitize-address sanitize-thread
+.PHONY: fuzz soak soak-real overload test-isa sanitize sanitize-address sanitize-thread
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -85,6 +85,9 @@ soak: $(VENV)/.stamp-dev ## Load a server for MINUTES and kill its engine again 
 
 soak-real: $(VENV)/.stamp-dev ## The same with MODEL (demo): answers must be those of a server that nobody hurt
 	$(BIN)/python -m tests.soak.real $(MODEL) $(MINUTES) build/soak-real
+
+overload: $(VENV)/.stamp-dev ## Offer a server ten times too much for MINUTES; what it admits must be right
+	$(BIN)/python -m tests.soak.overload $(MINUTES)
 
 fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile requests; no answer may be wrong
 	$(BIN)/python -m tests.http_adversary.storm $(MINUTES) $(SEED)

@@ -19,7 +19,7 @@ WITH_ASAN = LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CX
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
-.PHONY: fuzz soak soak-real overload test-isa sanitize sanitize-address sanitize-thread
+.PHONY: fuzz search soak soak-real overload test-isa sanitize sanitize-address sanitize-thread
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -92,6 +92,9 @@ overload: $(VENV)/.stamp-dev ## Offer a server ten times too much for MINUTES; w
 fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile requests; no answer may be wrong
 	$(BIN)/python -m tests.http_adversary.storm $(MINUTES) $(SEED)
 	$(BIN)/python -m tests.simulation.endless $(MINUTES) $(SEED)
+
+search: $(VENV)/.stamp-dev ## Search all states of a small scheduler, more than a million; half an hour on two cores
+	$(BIN)/python -m tests.exhaustive.run $(SETTING)
 
 bench: $(VENV)/.stamp-run ## Measure the speed of MODEL (demo)
 	$(BIN)/pelton bench offline $(MODEL)

@@ -13,6 +13,6 @@ GATES = Path(__file__).with_name("quiescence.py")
 
 
 def test_nothing_is_left_of_thousands_of_requests() -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n0", str(GATES)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(GATES)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, cwd=GATES.parents[2])
     assert done.returncode == 0, done.stdout[-5000:]

@@ -10,6 +10,7 @@ from tests.engine.fakes import HashExecutor, compute_continuation, make_limits, 
 from pelton.core.outputs import RequestOutput
 from pelton.core.step import NewRequest
 from pelton.engine.scheduler import Scheduler
+from pelton.engine.waiting import AGING_S
 from pelton.kvcache.block_pool import BlockPool
 
 pytestmark = pytest.mark.unit
@@ -136,3 +137,27 @@ def test_policies_change_when_tokens_come_and_not_which(
         last = engine.last(request.request_id)
         assert last.finish_reason == ("length" if len(tokens) == num else "error")
         assert request.deadline_s or last.finish_reason == "length"
+
+
+def test_what_prompts_cost_is_learned_from_prompts_though_others_give_way() -> None:
+    engine = Engine(14, 0.0, max_num_requests=6)
+    for number in range(6):
+        engine.scheduler.add(make_request(str(number), 6, 24), engine.now_s)
+    engine.step()
+    while engine.scheduler.has_work:
+        engine.step()
+        assert engine.scheduler.pace.prompt_tokens_per_s >= 0.0
+    assert engine.scheduler.num_preemptions > 3
+
+
+def test_a_tenant_that_waits_for_long_does_not_keep_others_out() -> None:
+    engine = Engine(max_num_requests=2, max_prefill_chunk=8)
+    for number in range(400):
+        engine.scheduler.add(make_request(f"flood{number}", 8, 20, tenant="flood"), engine.now_s)
+    while engine.now_s < 100.0 + 2 * AGING_S:
+        engine.step()
+    arrived_s = engine.now_s
+    engine.scheduler.add(make_request("polite", 8, 20, tenant="polite"), arrived_s)
+    while not engine.times("polite"):
+        engine.step()
+    assert engine.times("polite")[0] - arrived_s < 1.0

@@ -53,6 +53,20 @@ def test_who_waits_long_enough_overtakes_a_class() -> None:
     assert queue.first(AGING_S + 2) is old
 
 
+def test_age_does_not_count_among_tenants_of_one_class() -> None:
+    flood = [make(sequence, tenant="flood", arrival_s=0.0) for sequence in range(4)]
+    polite = make(4, tenant="polite", arrival_s=20 * AGING_S)
+    queue = fill(*flood, polite)
+    queue.charge("flood", 1.0)
+    assert queue.first(21 * AGING_S) is polite
+
+
+def test_who_waits_rises_up_to_the_first_class_and_not_beyond() -> None:
+    old = [make(sequence, tenant="a", priority=5) for sequence in range(2)]
+    new = [make(sequence, tenant="b", arrival_s=100 * AGING_S) for sequence in range(2, 4)]
+    assert drain(fill(*old, *new), 100 * AGING_S, cost=10.0) == [0, 2, 1, 3]
+
+
 def test_tenants_take_turns_however_many_one_sends() -> None:
     flood = [make(sequence, tenant="flood") for sequence in range(6)]
     polite = [make(sequence, tenant="polite") for sequence in range(6, 9)]
@@ -121,7 +135,10 @@ class QueueMachine(RuleBasedStateMachine):
         expected = min(
             heads.values(),
             key=lambda request: (
-                get_class(request) - int((self.now_s - request.arrival_s) / AGING_S),
+                max(
+                    get_class(request) - int((self.now_s - request.arrival_s) / AGING_S),
+                    min(map(get_class, self.waiting)),
+                ),
                 self.queue.get_charge(request.new.tenant),
                 request.order[1],
             ),

@@ -215,14 +215,19 @@ class World:
     def check_order(self, step: SchedulerOutput) -> None:
         """Nobody starts before another of the same tenant that comes first."""
         waiting = list(self.scheduler._waiting)
-        for new in step.added:
-            started = self.live[new.request_id]
+        started = [self.live[new.request_id] for new in step.added]
+        parked = [request for request in self.live.values() if request.waits_for is not None]
+        for index, first in enumerate(started):
+            # Who is parked may have been so before `first` started, or not.
+            tops = {min(get_class(request) for request in (*started[index:], *waiting, *more)) for more in ((), parked)}
             for other in waiting:
-                if other.new.tenant == new.tenant:
-                    require(self.rank(started) < self.rank(other), "a request overtook another in the queue")
+                if other.new.tenant == first.new.tenant:
+                    is_right = any(self.rank(first, top) < self.rank(other, top) for top in tops)
+                    require(is_right, "a request overtook another in the queue")
 
-    def rank(self, request: Request) -> tuple[int, int]:
-        return get_class(request) - int((self.now_s - request.arrival_s) / AGING_S), request.order[1]
+    def rank(self, request: Request, top: int) -> tuple[int, int]:
+        """Its place in the queue of a tenant, if the first class of those that wait is `top`."""
+        return max(top, get_class(request) - int((self.now_s - request.arrival_s) / AGING_S)), request.order[1]
 
     def check_streams(self, step: SchedulerOutput, before: list[Request]) -> None:
         """Who only extends itself gets its token in every step, unless there is no memory for it."""

@@ -30,7 +30,7 @@ class Pace:
 
     def learn(self, num_decoding: int, num_prompt_tokens: int, step_s: float) -> None:
         """A step of so many requests that extend themselves, and so many tokens of prompts, took `step_s`."""
-        if step_s <= 0.0:
+        if step_s <= 0.0 or num_decoding + num_prompt_tokens == 0:
             return
         if num_prompt_tokens == 0:
             self._decode_s[num_decoding] = _blend(self._decode_s.get(num_decoding), step_s)

@@ -171,7 +171,8 @@ class Scheduler:
         """Take in what a step computed and chose. Requests that ended in the meantime are skipped."""
         self._step_s = (now_s - self._started_s) / step.repeat
         num_tokens = sum(part.num_scheduled_tokens for part in step.scheduled)
-        self.pace.learn(self._num_decoding, num_tokens - self._num_decoding, self._step_s)
+        num_decoding = min(self._num_decoding, num_tokens)  # some may have been preempted
+        self.pace.learn(num_decoding, num_tokens - num_decoding, self._step_s)
         for part in step.scheduled:
             request = self._live.get(part.request_id)
             if request is not None:

@@ -1,6 +1,7 @@
 """Who comes next of those that wait: by class, then by what their tenants have had, then by arrival.
 
-  class      a smaller priority comes first; waiting AGING_S is worth one class, so nobody waits forever
+  class      a smaller priority comes first; who waits rises by one class every AGING_S, up to the first of those that
+             wait and not beyond: so nobody waits forever, and among equals age does not count
   tenant     of equal class: whoever has had least, by a counter of tokens (VTC, Sheng et al. 2024, arXiv:2401.00588).
              A tenant that comes back is lifted to the least of those that are active: idle time is not saved up
   arrival    within a tenant, those that were preempted first
@@ -93,10 +94,11 @@ class WaitingQueue:
         """The one that comes next, or None."""
         best: Request | None = None
         best_rank: tuple[int, float, int] = (0, 0.0, 0)
+        first_class = min((class_ for class_, _ in self._queues), default=0)
         for (class_, tenant), queue in self._queues.items():
             head = queue[0]
             age = int(max(0.0, now_s - head.arrival_s) / AGING_S)
-            rank = (class_ - age, self._had.get(tenant, 0.0), _get_sequence(head))
+            rank = (max(class_ - age, first_class), self._had.get(tenant, 0.0), _get_sequence(head))
             if best is None or rank < best_rank:
                 best, best_rank = head, rank
         return best

@@ -41,7 +41,7 @@ class AnyPace:
     def __init__(self) -> None:
         self.num_tokens = 0
 
-    def choose(self, num_decoding: int) -> int:
+    def choose(self, num_decoding: int, num_waiting: int) -> int:
         return self.num_tokens
 
     def learn(self, num_decoding: int, num_prompt_tokens: int, step_s: float) -> None:

@@ -1,21 +1,26 @@
 """How many tokens of prompts the next step may compute, so that those who are being answered hardly notice.
 
-Learns what a step takes without prompts, by the number of requests in it, and what each token of a prompt adds. A step
-with both then gets as many tokens of prompts as fit into the target: twice the time without them, or what is asked
-for. The tokens that are chosen do not depend on it, only when they come.
+Learns what a step takes without prompts, by the number of requests in it, and what each token of a prompt adds; from
+steps with both, each by its part of the error (normalized least mean squares). A step then gets as many tokens of
+prompts as fit into the target: what is asked for, or twice the time without them. While others wait, that is the time
+with them too: a machine that answers few at a time for the sake of those few would get less done.
 
-Bookkeeping over times that it is told; the same times give the same pace. O(1) per step.
+Bookkeeping over times that it is told; the same times give the same pace, and the tokens that are chosen do not depend
+on it, only when they come. O(log requests) per step.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, insort
 from typing import Final, final
 
 WEIGHT: Final = 0.2  # of the newest measurement
 LEAST_CHUNK: Final = 8  # tokens that a step computes of prompts at least, so that they come to an end
 ROUNDING: Final = 8  # so that little changes of the pace change nothing
 TIMES: Final = 2.0
+LEAST_PART: Final = 0.1  # of a step's time that is taken for either kind when the other is known to take it all
+SHORTEST_S: Final = 1e-7  # a step that took less was not measured
 UNLIMITED: Final = 1 << 30
 
 
@@ -26,25 +31,34 @@ class Pace:
     def __init__(self, target_s: float = math.inf) -> None:
         self._target_s = target_s
         self._decode_s: dict[int, float] = {}  # by the number of requests
+        self._sizes: list[int] = []  # its keys in order
         self._prompt_token_s = 0.0
 
     def learn(self, num_decoding: int, num_prompt_tokens: int, step_s: float) -> None:
         """A step of so many requests that extend themselves, and so many tokens of prompts, took `step_s`."""
-        if step_s <= 0.0 or num_decoding + num_prompt_tokens == 0:
+        if step_s < SHORTEST_S or num_decoding + num_prompt_tokens == 0:
             return
+        alone_s = self._estimate_decode_s(num_decoding)
+        prompts_s = self._prompt_token_s * num_prompt_tokens
         if num_prompt_tokens == 0:
-            self._decode_s[num_decoding] = _blend(self._decode_s.get(num_decoding), step_s)
+            self._set_decode_s(num_decoding, _blend(self._decode_s.get(num_decoding), step_s))
+        elif num_decoding == 0 or prompts_s == 0.0:
+            token_s = max(step_s - alone_s, LEAST_PART * step_s) / num_prompt_tokens
+            self._prompt_token_s = _blend(self._prompt_token_s or None, token_s)
+        elif num_decoding not in self._decode_s:
+            self._set_decode_s(num_decoding, max(step_s - prompts_s, LEAST_PART * step_s))
         else:
-            alone_s = self._estimate_decode_s(num_decoding)
-            added_s = max(step_s - alone_s, 0.1 * step_s)  # a step with prompts is never cheaper than one without
-            self._prompt_token_s = _blend(self._prompt_token_s or None, added_s / num_prompt_tokens)
+            error = WEIGHT * (step_s - alone_s - prompts_s) / (alone_s**2 + prompts_s**2)
+            self._set_decode_s(num_decoding, alone_s + error * alone_s**2)
+            self._prompt_token_s += error * prompts_s**2 / num_prompt_tokens
 
-    def choose(self, num_decoding: int) -> int:
-        """Tokens of prompts that the next step may compute beside so many requests that extend themselves."""
+    def choose(self, num_decoding: int, num_waiting: int = 0) -> int:
+        """Tokens of prompts for a step with so many requests that extend themselves, while so many could join them."""
         alone_s = self._estimate_decode_s(num_decoding)
         if num_decoding == 0 or math.isinf(self._target_s) or alone_s == 0.0 or self._prompt_token_s == 0.0:
             return UNLIMITED
-        room_s = max((self._target_s or TIMES * alone_s) - alone_s, 0.0)
+        together_s = max(alone_s, self._estimate_decode_s(num_decoding + num_waiting))
+        room_s = max((self._target_s or TIMES * together_s) - alone_s, 0.0)
         return max(LEAST_CHUNK, int(min(room_s / self._prompt_token_s, UNLIMITED)) // ROUNDING * ROUNDING)
 
     @property
@@ -58,12 +72,26 @@ class Pace:
         return num_decoding / alone_s if alone_s else 0.0
 
     def _estimate_decode_s(self, num_decoding: int) -> float:
-        if num_decoding == 0 or not self._decode_s:
+        """On a straight line between the nearest sizes that are known; beyond, with the slope of all."""
+        sizes, known = self._sizes, self._decode_s
+        if num_decoding == 0 or not sizes:
             return 0.0
-        known = self._decode_s.get(num_decoding)
-        if known is None:
-            known = self._decode_s[min(self._decode_s, key=lambda known: (abs(known - num_decoding), known))]
-        return known
+        index = bisect_left(sizes, num_decoding)
+        if index == 0:
+            return known[sizes[0]]
+        if index == len(sizes):
+            first, last = sizes[0], sizes[-1]
+            slope_s = (known[last] - known[first]) / (last - first) if last > first else 0.0
+            # In proportion at most: a part of a step is the same for any number of requests.
+            return known[last] + (num_decoding - last) * min(max(slope_s, 0.0), known[last] / last)
+        before, after = sizes[index - 1], sizes[index]
+        share = (num_decoding - before) / (after - before)
+        return known[before] + share * (known[after] - known[before])
+
+    def _set_decode_s(self, num_decoding: int, step_s: float) -> None:
+        if num_decoding not in self._decode_s:
+            insort(self._sizes, num_decoding)
+        self._decode_s[num_decoding] = step_s
 
 
 def _blend(old: float | None, new: float) -> float:

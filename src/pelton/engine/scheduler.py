@@ -143,8 +143,11 @@ class Scheduler:
         for request in self._parking.take_ready(self._live):
             self._waiting.add(request)
         self._num_decoding = sum(request.num_uncomputed_tokens == 1 for request in self._running)
-        plan = self._continue_running(self.pace.choose(self._num_decoding))
-        self._admit_waiting(plan, added, copies, now_s)
+        num_could_join = min(self.num_waiting, self.limits.max_num_requests - self._num_decoding)
+        num_prompt_tokens = self.pace.choose(self._num_decoding, num_could_join)
+        plan = self._continue_running(num_prompt_tokens)
+        # What the pace leaves: requests that decode and were preempted in this step count as room for prompts.
+        self._admit_waiting(plan, added, copies, now_s, num_prompt_tokens + self._num_decoding)
         repeat = 1 if added or self.num_waiting else self._repeat(plan)
         self._started_s = now_s
         if self._live and not plan:
@@ -274,13 +277,10 @@ class Scheduler:
         self._rows_to_free.append(request.request_id)
 
     def _admit_waiting(
-        self, plan: dict[RequestId, int], added: list[NewRequest], copies: list[BlockCopy], now_s: float
+        self, plan: dict[RequestId, int], added: list[NewRequest], copies: list[BlockCopy], now_s: float, most: int
     ) -> None:
-        """Start waiting requests, in order, while there is budget and memory for all their tokens."""
-        num_planned = sum(plan.values())
-        budget = self.limits.max_num_batched_tokens - num_planned
-        # What the pace leaves: requests that decode and were preempted in this step count as room for prompts.
-        budget = min(budget, self.pace.choose(self._num_decoding) + self._num_decoding - num_planned)
+        """Start waiting requests, in order, while memory for all their tokens is there, up to `most` in the step."""
+        budget = min(self.limits.max_num_batched_tokens, most) - sum(plan.values())
         while budget > 0 and len(self._running) < self.limits.max_num_requests:
             request = self._waiting.first(now_s)
             if request is None:

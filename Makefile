@@ -19,7 +19,7 @@ WITH_ASAN = LD_PRELOAD="$(shell $(CXX) -print-file-name=libasan.so) $(shell $(CX
 	ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
 
 .PHONY: help serve test check setup fetch-test-models lint types unit native bench docs clean
-.PHONY: fuzz search soak soak-real overload test-isa sanitize sanitize-address sanitize-thread
+.PHONY: coverage fuzz search soak soak-real overload test-isa sanitize sanitize-address sanitize-thread
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
@@ -95,6 +95,11 @@ fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile reques
 
 search: $(VENV)/.stamp-dev ## Search all states of a small scheduler, more than a million; half an hour on two cores
 	$(BIN)/python -m tests.exhaustive.run $(SETTING)
+
+COVERED := kvcache $(addprefix engine.,deadline limits pace parking repeat request scheduler victim waiting)
+coverage: $(VENV)/.stamp-dev ## See that tests run every branch of scheduler, queue, pool and tree
+	$(BIN)/python -m pytest -m unit tests/engine tests/kvcache $(COVERED:%=--cov=pelton.%) --cov-branch \
+		--cov-report=term-missing:skip-covered --cov-fail-under=100
 
 bench: $(VENV)/.stamp-run ## Measure the speed of MODEL (demo)
 	$(BIN)/pelton bench offline $(MODEL)

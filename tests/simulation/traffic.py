@@ -7,13 +7,13 @@ day's schedule is a constant of the scheduler.
 from __future__ import annotations
 
 import random
-from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from pelton.bench.simulation import Arrival, Cost, Observer, Simulation
 from pelton.core.outputs import RequestOutput
 from pelton.core.sampling_params import SamplingParams
-from pelton.core.step import ModelRunnerOutput, NewRequest, RequestId, SampledToken, SchedulerOutput
+from pelton.core.step import NewRequest, RequestId, SchedulerOutput
 from pelton.engine.limits import SchedulerLimits
 from pelton.engine.scheduler import Scheduler
 from pelton.kvcache.block_pool import BlockPool
@@ -22,15 +22,6 @@ STEP_S = 0.004
 TOKEN_S = 0.001
 EOS = 7
 VOCAB_SIZE = 1000
-
-
-@dataclass(frozen=True)
-class Arrival:
-    """A request, when it comes, and when its client leaves, if it does."""
-
-    at_s: float
-    request: NewRequest
-    leaves_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -120,50 +111,27 @@ DAYS: dict[str, Callable[[], Day]] = {
 }
 
 
-@dataclass
-class Replay:
+def choose(request_id: RequestId, last_token_id: int, num_tokens: int) -> int:
+    """A token like any other, and sometimes EOS."""
+    return (int(request_id) * 31 + num_tokens * 17) % 997
+
+
+class Replay(Observer):
     """A day under way."""
 
-    day: Day
-
-    def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.day.limits, BlockPool(self.day.num_blocks, self.day.block_size))
+    def __init__(self, day: Day) -> None:
+        self.scheduler = Scheduler(day.limits, BlockPool(day.num_blocks, day.block_size))
         self.outputs: list[RequestOutput] = []
-        self._num_tokens: dict[RequestId, int] = {}
+        cost = Cost(step_s=STEP_S, token_s=TOKEN_S, prompt_token_s=TOKEN_S)
+        arrivals = sorted(day.arrivals, key=lambda arrival: arrival.at_s)
+        self._simulation = Simulation(self.scheduler, arrivals, cost, self, choose)
+
+    def take(self, output: RequestOutput, now_s: float) -> None:
+        """Keep it."""
+        self.outputs.append(output)
 
     def steps(self, max_steps: int = 20_000) -> Iterator[SchedulerOutput]:
         """Run the day to its end, yielding every step."""
-        scheduler, now_s, num_steps = self.scheduler, 0.0, 0
-        arrivals = deque(sorted(self.day.arrivals, key=lambda arrival: arrival.at_s))
-        leaving = deque(
-            sorted(
-                (arrival.leaves_s, arrival.request.request_id) for arrival in arrivals if arrival.leaves_s is not None
-            )
-        )
-        while arrivals or scheduler.has_work:
-            if not scheduler.has_work:
-                now_s = max(now_s, arrivals[0].at_s)
-            while arrivals and arrivals[0].at_s <= now_s:
-                scheduler.add(arrivals.popleft().request, now_s)
-            while leaving and leaving[0][0] <= now_s:
-                scheduler.finish(leaving.popleft()[1], "abort")
-            if scheduler.has_work:
-                step = scheduler.schedule(now_s)
-                now_s += STEP_S + TOKEN_S * sum(part.num_scheduled_tokens for part in step.scheduled)
-                scheduler.update(step, self._execute(step), now_s)
-                num_steps += 1
-                assert num_steps < max_steps, "no progress"
-                yield step
-            self.outputs += scheduler.take_outputs()
-
-    def _execute(self, step: SchedulerOutput) -> ModelRunnerOutput:
-        for new in step.added:
-            self._num_tokens[new.request_id] = len(new.prompt_token_ids) + len(new.output_token_ids)
-        sampled = []
-        for part in step.scheduled:
-            num_tokens = self._num_tokens[part.request_id]
-            if part.num_computed_tokens + part.num_scheduled_tokens == num_tokens:
-                self._num_tokens[part.request_id] = num_tokens + 1
-                token_id = (int(part.request_id) * 31 + num_tokens * 17) % 997
-                sampled.append(SampledToken(part.request_id, token_id))
-        return ModelRunnerOutput(step=step.step, sampled=tuple(sampled))
+        for num_steps, step in enumerate(self._simulation.steps()):
+            assert num_steps < max_steps, "no progress"
+            yield step

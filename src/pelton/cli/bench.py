@@ -20,6 +20,7 @@ MEASUREMENTS: Final[dict[str, Entry]] = {
     "startup": Entry("pelton.cli.bench_startup:startup", "What starting a model costs, in time and memory."),
     "serve": Entry("pelton.cli.bench_serve:load", "Latency and speed of a server under concurrent streams."),
     "agents": Entry("pelton.cli.bench_agents:agents", "What the prefix cache gives agents that begin alike."),
+    "simulate": Entry("pelton.cli.bench_simulate:simulate", "Days of traffic through the scheduler, in minutes."),
 }
 
 

@@ -88,6 +88,19 @@ def test_sizes_that_never_come_without_prompts_are_learned_with_them() -> None:
     assert first.estimate_decode_tokens_per_s(4) == pytest.approx(4 / 0.012)
 
 
+def test_prompts_that_become_dearer_leave_streams_as_they_were() -> None:
+    pace = Pace(0.0)
+    settle(pace, 32)
+    before = pace.choose(32)
+    for number in range(200):
+        chunk = pace.choose(32)
+        took_s = step_s(32, 0) + chunk * 0.001 * (1 + number / 100)
+        pace.learn(32, chunk, took_s)
+        assert took_s <= 2 * step_s(32, 0) * 1.1
+    assert LEAST_CHUNK <= pace.choose(32) < before / 2
+    assert pace.estimate_decode_tokens_per_s(32) == pytest.approx(32 / step_s(32, 0))
+
+
 def test_while_others_wait_a_step_may_take_twice_what_it_takes_with_them() -> None:
     pace = Pace(0.0)
     settle(pace, 8)

@@ -1,9 +1,10 @@
 """How many tokens of prompts the next step may compute, so that those who are being answered hardly notice.
 
-Learns what a step takes without prompts, by the number of requests in it, and what each token of a prompt adds; from
-steps with both, each by its part of the error (normalized least mean squares). A step then gets as many tokens of
-prompts as fit into the target: what is asked for, or twice the time without them. While others wait, that is the time
-with them too: a machine that answers few at a time for the sake of those few would get less done.
+Learns what a step takes without prompts, by the number of requests in it, and what each token of a prompt adds. A step
+then gets as many tokens of prompts as fit into the target: what is asked for, or twice the time without them. While
+others wait, that is the time with them too: a machine that answers few at a time for the sake of those few would get
+less done. A size that was never seen without prompts is guessed, and shares errors with the prompts (normalized least
+mean squares); where both are in every step they could not be told apart, so a time that was measured stays as it is.
 
 Bookkeeping over times that it is told; the same times give the same pace, and the tokens that are chosen do not depend
 on it, only when they come. O(log requests) per step.
@@ -32,6 +33,7 @@ class Pace:
         self._target_s = target_s
         self._decode_s: dict[int, float] = {}  # by the number of requests
         self._sizes: list[int] = []  # its keys in order
+        self._guessed: set[int] = set()  # those of them that were never seen without prompts
         self._prompt_token_s = 0.0
 
     def learn(self, num_decoding: int, num_prompt_tokens: int, step_s: float) -> None:
@@ -41,16 +43,23 @@ class Pace:
         alone_s = self._estimate_decode_s(num_decoding)
         prompts_s = self._prompt_token_s * num_prompt_tokens
         if num_prompt_tokens == 0:
-            self._set_decode_s(num_decoding, _blend(self._decode_s.get(num_decoding), step_s))
+            known_s = None if num_decoding in self._guessed else self._decode_s.get(num_decoding)
+            self._guessed.discard(num_decoding)
+            self._set_decode_s(num_decoding, _blend(known_s, step_s))
         elif num_decoding == 0 or prompts_s == 0.0:
             token_s = max(step_s - alone_s, LEAST_PART * step_s) / num_prompt_tokens
             self._prompt_token_s = _blend(self._prompt_token_s or None, token_s)
         elif num_decoding not in self._decode_s:
+            self._guessed.add(num_decoding)
             self._set_decode_s(num_decoding, max(step_s - prompts_s, LEAST_PART * step_s))
-        else:
+        elif num_decoding in self._guessed:
             error = WEIGHT * (step_s - alone_s - prompts_s) / (alone_s**2 + prompts_s**2)
             self._set_decode_s(num_decoding, alone_s + error * alone_s**2)
             self._prompt_token_s += error * prompts_s**2 / num_prompt_tokens
+        else:  # few tokens tell little of what one takes
+            weight = WEIGHT * min(1.0, prompts_s / alone_s)
+            token_s = max(step_s - alone_s, LEAST_PART * step_s) / num_prompt_tokens
+            self._prompt_token_s += weight * (token_s - self._prompt_token_s)
 
     def choose(self, num_decoding: int, num_waiting: int = 0) -> int:
         """Tokens of prompts for a step with so many requests that extend themselves, while so many could join them."""

@@ -33,7 +33,7 @@ def test_without_times_or_company_there_is_no_limit() -> None:
     assert pace.choose(8) == UNLIMITED  # what prompts cost is not known
     pace.learn(0, 100, 0.1)
     assert pace.choose(0) == UNLIMITED
-    assert pace.choose(8) == 16
+    assert pace.choose(8) == 12
     assert Pace(math.inf).choose(8) == UNLIMITED
     pace.learn(8, 0, 0.0)
 

@@ -18,8 +18,8 @@ from typing import Final, final
 
 WEIGHT: Final = 0.2  # of the newest measurement
 LEAST_CHUNK: Final = 8  # tokens that a step computes of prompts at least, so that they come to an end
-ROUNDING: Final = 8  # so that little changes of the pace change nothing
-TIMES: Final = 2.0
+ROUNDING: Final = 4  # so that little changes of the pace change nothing
+TIMES: Final = 1.9  # so that what a client sees stays below twice
 LEAST_PART: Final = 0.1  # of a step's time that is taken for either kind when the other is known to take it all
 SHORTEST_S: Final = 1e-7  # a step that took less was not measured
 UNLIMITED: Final = 1 << 30

@@ -1,10 +1,12 @@
 """Deadlines, tenants and pace under the whole scheduler, with a clock that follows from what is computed."""
 
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.engine.fakes import HashExecutor, compute_continuation, make_limits, make_request
 
 from pelton.core.outputs import RequestOutput
@@ -161,3 +163,78 @@ def test_a_tenant_that_waits_for_long_does_not_keep_others_out() -> None:
     while not engine.times("polite"):
         engine.step()
     assert engine.times("polite")[0] - arrived_s < 1.0
+
+
+class PolicyMachine(RuleBasedStateMachine):
+    """Requests of several tenants, classes and deadlines come, are aborted, computed and kept waiting in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine = Engine(16, 0.0, max_num_requests=3, max_num_batched_tokens=12, max_repeat=2)
+        self.requests: list[tuple[NewRequest, int]] = []
+        self.aborted: set[str] = set()
+
+    @rule(
+        prompt=st.lists(st.integers(0, 1), min_size=1, max_size=20),
+        num=st.integers(1, 16),
+        priority=st.integers(-2, 2),
+        tenant=st.sampled_from(["", "a", "b"]),
+        patience_s=st.sampled_from([0.0, 0.0, 0.1, 40.0]),
+    )
+    def add(self, prompt: list[int], num: int, priority: int, tenant: str, patience_s: float) -> None:
+        now_s = self.engine.now_s
+        request = make_request(
+            str(len(self.requests)),
+            prompt,
+            num,
+            priority=priority,
+            tenant=tenant,
+            arrival_s=now_s,
+            deadline_s=now_s + patience_s if patience_s else 0.0,
+        )
+        self.requests.append((request, num))
+        self.engine.scheduler.add(request, now_s)
+
+    @precondition(lambda self: self.requests)
+    @rule(data=st.data())
+    def abort(self, data: st.DataObject) -> None:
+        request, _ = data.draw(st.sampled_from(self.requests))
+        self.engine.scheduler.finish(request.request_id, "abort")
+        self.aborted.add(request.request_id)
+
+    @rule(num_steps=st.integers(1, 6))
+    def step(self, num_steps: int) -> None:
+        for _ in range(num_steps):
+            if self.engine.scheduler.has_work:
+                began_s = self.engine.now_s
+                self.engine.step()
+                for request in self.engine.scheduler._live.values():
+                    assert not 0.0 < request.new.deadline_s <= began_s, "a request lives on behind its deadline"
+
+    @rule(seconds=st.sampled_from([0.05, 31.0, 300.0]))
+    def wait(self, seconds: float) -> None:
+        self.engine.now_s += seconds
+
+    @invariant()
+    def sound(self) -> None:
+        self.engine.scheduler.check()
+        assert self.engine.scheduler.pace.prompt_tokens_per_s >= 0.0
+
+    def teardown(self) -> None:
+        self.engine.run()
+        self.engine.outputs += [(self.engine.now_s, output) for output in self.engine.scheduler.take_outputs()]
+        assert self.engine.scheduler.pool.num_free == 16
+        ends = Counter(output.request_id for _, output in self.engine.outputs if output.finish_reason is not None)
+        assert ends == {request.request_id: 1 for request, _ in self.requests}
+        for request, num in self.requests:
+            outputs = [output for _, output in self.engine.outputs if output.request_id == request.request_id]
+            tokens = [token_id for output in outputs for token_id in output.token_ids]
+            assert tokens == compute_continuation(request.prompt_token_ids, num)[: len(tokens)]
+            last = outputs[-1]
+            is_late = last.error_class == "DeadlineExceeded" and request.deadline_s > 0.0
+            is_aborted = last.finish_reason == "abort" and request.request_id in self.aborted
+            assert is_late or is_aborted or (last.finish_reason == "length" and len(tokens) == num)
+
+
+PolicyMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestPolicyMachine = PolicyMachine.TestCase

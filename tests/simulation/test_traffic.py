@@ -1,7 +1,8 @@
 """Whole days through the scheduler: everybody is answered once, nothing is left, and it is fast."""
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
+from statistics import median
 
 import pytest
 from tests.simulation.traffic import DAYS, Replay
@@ -27,8 +28,24 @@ def test_every_request_of_the_day_ends_once_and_nothing_is_left(name: str) -> No
     assert replay.scheduler.pool.num_free == day.num_blocks
     ends = Counter(output.request_id for output in replay.outputs if output.finish_reason is not None)
     assert ends == {arrival.request.request_id: 1 for arrival in day.arrivals}
-    reasons = {output.finish_reason for output in replay.outputs if output.finish_reason is not None}
-    assert reasons <= {"stop", "length", "abort"}
+    hurry = {arrival.request.request_id for arrival in day.arrivals if arrival.request.deadline_s}
+    for output in replay.outputs:
+        is_late = output.error_class == "DeadlineExceeded" and output.request_id in hurry
+        assert output.finish_reason in (None, "stop", "length", "abort") or is_late
+
+
+def test_a_flood_delays_others_little() -> None:
+    replay = Replay(DAYS["tenants"]())
+    assert sum(step.repeat > 1 for step in replay.steps()) > 10
+    tenants = {arrival.request.request_id: arrival.request.tenant for arrival in DAYS["tenants"]().arrivals}
+    waits: dict[str, dict[str, float]] = defaultdict(dict)
+    for output in replay.outputs:
+        waits[tenants[output.request_id]][output.request_id] = (
+            output.timings.first_scheduled_s - output.timings.arrival_s
+        )
+    middle = {tenant: median(times.values()) for tenant, times in waits.items()}
+    assert max(middle["one"], middle["other"]) < middle["flood"] / 4
+    assert {output.error_class for output in replay.outputs} == {"", "DeadlineExceeded"}
 
 
 def test_burst_is_a_day_of_preemptions() -> None:

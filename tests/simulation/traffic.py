@@ -10,6 +10,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from pelton.bench.simulation import Arrival, Cost, Observer, Simulation
 from pelton.core.outputs import RequestOutput
 from pelton.core.sampling_params import SamplingParams
@@ -49,7 +51,7 @@ def make_arrival(
     return Arrival(at_s, request, leaves_s)
 
 
-def make_limits(**changes: int) -> SchedulerLimits:
+def make_limits(**changes: float) -> SchedulerLimits:
     """The limits of a small machine, with `changes`."""
     values = {
         "max_num_batched_tokens": 256,
@@ -103,11 +105,29 @@ def make_burst() -> Day:
     return Day(arrivals, make_limits(), 60)
 
 
+def make_tenants() -> Day:
+    """One tenant floods, two do not; some are in a hurry, and streams want to go on beside long prompts."""
+    draw, at_s, arrivals = random.Random(5), 0.0, []
+    for number in range(240):
+        at_s += draw.expovariate(6.0)
+        tenant = draw.choices(("flood", "one", "other"), (8, 1, 1))[0]
+        prompt = draw.randint(400, 900) if draw.random() < 0.1 else draw.randint(10, 200)
+        arrival = make_arrival(number, at_s, prompt, draw.randint(10, 80), priority=draw.choice((0, 0, 0, 1)))
+        deadline_s = at_s + draw.uniform(5.0, 60.0) if draw.random() < 0.2 else 0.0
+        tokens = tuple((number + 3 * position) % VOCAB_SIZE for position in range(prompt))
+        request = msgspec.structs.replace(
+            arrival.request, tenant=tenant, deadline_s=deadline_s, prompt_token_ids=tokens
+        )
+        arrivals.append(Arrival(at_s, request))
+    return Day(arrivals, make_limits(target_itl_s=0.0, max_num_requests=12, max_repeat=4), 400)
+
+
 DAYS: dict[str, Callable[[], Day]] = {
     "chat": make_chat,
     "long_documents": make_long_documents,
     "agents": make_agents,
     "burst": make_burst,
+    "tenants": make_tenants,
 }
 
 

@@ -22,6 +22,12 @@ def test_a_day_of_several_tenants(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["scheduler"]["service_gap_tokens"] < 3000
 
 
+def test_tenants_that_wait_are_served_evenly(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = simulate(capsys, "--traffic", "mixed", "--rate", "3", "--hours", "0.2")
+    assert rows["scheduler"]["most_waiting"] > 100
+    assert rows["scheduler"]["service_gap_tokens"] < 3 * rows["scheduler"]["longest_prompt"]
+
+
 def test_priorities_count_if_they_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "day.jsonl"
     lines = [

@@ -73,20 +73,35 @@ def test_tenants_take_turns_however_many_one_sends() -> None:
     assert drain(fill(*flood, *polite), cost=10.0) == [0, 6, 1, 7, 2, 8, 3, 4, 5]
 
 
-def test_idle_time_is_not_saved_up_and_debts_are_kept() -> None:
+def test_who_had_nobody_waiting_saves_nothing_up_and_keeps_debts() -> None:
     queue = fill(make(0, tenant="a"))
     queue.charge("a", 1000.0)
     queue.enter("b")
+    queue.charge("b", 10.0)  # what runs costs, and does not count as waiting
+    second = make(1, tenant="b")
+    queue.add(second)
     assert queue.get_charge("b") == 1000.0
     queue.charge("b", 500.0)
-    queue.leave("b")
+    queue.remove(second)
     queue.charge("a", 10.0)
-    queue.enter("b")
+    queue.add(second)
     assert queue.get_charge("b") == 1500.0
-    queue.leave("a")
-    queue.leave("b")
+
+
+def test_where_nobody_waits_one_is_lifted_to_the_last_that_did() -> None:
+    first, second = make(0, tenant="a"), make(1, tenant="b")
+    queue = fill(first)
+    queue.charge("a", 100.0)
+    queue.remove(first)
+    queue.charge("a", 7.0)
+    queue.enter("b")
+    queue.add(second)
+    assert queue.get_charge("b") == 107.0
+    queue.remove(second)
+    for tenant in "ab":
+        queue.leave(tenant)
     queue.enter("c")
-    assert (queue.get_charge("a"), queue.get_charge("c")) == (0.0, 0.0)  # nobody is owed anything by nobody
+    assert (queue.get_charge("a"), queue.get_charge("b"), queue.get_charge("c")) == (0.0, 0.0, 0.0)
 
 
 class QueueMachine(RuleBasedStateMachine):

@@ -66,6 +66,7 @@ def describe(world: World) -> tuple[Any, ...]:
         free,
         [number(request_id) for request_id in scheduler.cache.tree._woken if request_id in numbers],
         describe_tenants(world),
+        scheduler._step_s > 0.0,  # whether steps are short enough to be repeated
         (len(world.rows), len(scheduler._rows_to_free)),
         world.pending and describe_pending(world, number, name),
         world.setting.num_requests - len(world.shapes),
@@ -106,13 +107,14 @@ def describe_nodes(node: Any, pool: BlockPool, number: Any, name: Name) -> list[
 
 
 def describe_tenants(world: World) -> list[tuple[str, float]]:
-    """What each tenant has had more than the one that has had least; nothing if it would be lifted anyway."""
+    """What each tenant has had more than the one to which it would be lifted; nothing if it will be, whatever comes."""
     queue = world.scheduler._waiting
-    least = min((queue.get_charge(tenant) for tenant in queue._num_live), default=None)
-    if least is None:
-        return []
-    ahead = ((tenant, queue.get_charge(tenant) - least) for tenant in queue._had)
-    return sorted((tenant, more) for tenant, more in ahead if more > 0)
+    if not queue._num_live:
+        return []  # forgotten when the next one comes
+    base = min(map(queue.get_charge, queue._num_queued), default=queue.get_charge(queue._last))
+    ahead = ((tenant, queue.get_charge(tenant) - base) for tenant in {*queue._had, *queue._num_live})
+    last = [] if queue._num_queued else [(queue._last, -1.0)]
+    return last + sorted((tenant, more) for tenant, more in ahead if more > 0 or tenant in queue._num_live)
 
 
 def describe_pending(world: World, number: Any, name: Name) -> tuple[Any, ...]:
@@ -125,4 +127,5 @@ def describe_pending(world: World, number: Any, name: Name) -> tuple[Any, ...]:
         len(step.finished),
         [number(new.request_id) for new in step.added],
         step.repeat,
+        world.now_s > world.scheduler._started_s,
     )

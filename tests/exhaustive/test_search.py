@@ -59,7 +59,7 @@ def test_worlds_with_equal_keys_behave_the_same(name: str) -> None:
     seen = {make_key(world): world}
     todo = deque([world])
     num_compared = 0
-    while len(seen) < 120:
+    while len(seen) < 320:
         for made, key in follow(todo.popleft()):
             if key in seen:
                 num_compared += 1

@@ -26,7 +26,7 @@ from pelton.engine.parking import Parking
 from pelton.engine.repeat import choose_repeat, extend_for_repeat
 from pelton.engine.request import Request, State
 from pelton.engine.victim import MAX_PREEMPTIONS, choose_victim
-from pelton.engine.waiting import WaitingQueue
+from pelton.engine.waiting import OUTPUT_WEIGHT, WaitingQueue
 from pelton.errors import DeadlineExceeded, InternalError, RequestError
 from pelton.kvcache.block_cache import BlockCache
 from pelton.kvcache.block_pool import BlockPool
@@ -225,7 +225,6 @@ class Scheduler:
                 plan[request.request_id] = chunk
                 budget -= chunk
                 num_prompt_tokens -= 0 if is_decoding else chunk
-                self._waiting.charge(request.new.tenant, chunk)
         return plan
 
     def _repeat(self, plan: dict[RequestId, int]) -> int:
@@ -301,13 +300,13 @@ class Scheduler:
             if not request.first_scheduled_s:
                 self.num_prefix_queries += request.num_tokens
                 self.num_prefix_hits += self.cache.count_found(match)
+                self._waiting.charge(request.new.tenant, request.num_tokens - self.cache.count_found(match))
             copies += request.start(self.cache, match, num_blocks, now_s)
             insort(self._running, request, key=_get_order)
             added.append(request.make_resumed())
             chunk = min(request.num_uncomputed_tokens, self.limits.max_prefill_chunk, budget)
             plan[request.request_id] = chunk
             budget -= chunk
-            self._waiting.charge(request.new.tenant, chunk)
 
     def _get_num_promised_tokens(self, request: Request) -> int:
         return request.num_tokens if request.num_preemptions < MAX_PREEMPTIONS else request.length_limit
@@ -319,7 +318,7 @@ class Scheduler:
             self.finish(request.request_id, "error", error=error)
             return
         request.append(sampled.token_id)
-        self._waiting.charge(request.new.tenant, 1.0)  # and computing it costs another, as much as one of a prompt
+        self._waiting.charge(request.new.tenant, OUTPUT_WEIGHT)
         self.num_generation_tokens += 1
         request.first_token_s = request.first_token_s or now_s
         request.last_token_s = now_s

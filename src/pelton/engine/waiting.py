@@ -3,7 +3,7 @@
   class      a smaller priority comes first; who waits rises by one class every AGING_S, up to the first of those that
              wait and not beyond: so nobody waits forever, and among equals age does not count
   tenant     of equal class: whoever has had least, by a counter of tokens (VTC, Sheng et al. 2024, arXiv:2401.00588).
-             A tenant that comes back is lifted to the least of those that are active: idle time is not saved up
+             A tenant that had nobody waiting is lifted to the least of those that had: nobody saves anything up
   arrival    within a tenant, those that were preempted first
 
 With one tenant and one priority this is first come, first served. `first` costs O(classes * tenants) and does not
@@ -19,6 +19,9 @@ from typing import Final, final
 
 from pelton.engine.request import Request
 
+OUTPUT_WEIGHT: Final = (
+    2.0  # what a token of an answer counts; one of a prompt that is computed counts 1, when it starts
+)
 AGING_S: Final = 30.0
 MAX_CLASS: Final = 8  # priorities beyond are of the class at the end, so that there are few classes
 
@@ -40,6 +43,8 @@ class WaitingQueue:
         self._queues: dict[tuple[int, str], list[Request]] = {}  # by class and tenant; none is empty
         self._had: dict[str, float] = {}
         self._num_live: Counter[str] = Counter()  # requests of each tenant that have not ended
+        self._num_queued: Counter[str] = Counter()  # of them, those that wait here; no tenant has 0
+        self._last = ""  # the tenant that was the last to have nobody waiting any more
         self._num_waiting = 0
         self.num_tokens = 0  # of all that wait
 
@@ -54,9 +59,6 @@ class WaitingQueue:
         """A request of this tenant has come."""
         if not self._num_live:
             self._had.clear()
-        if not self._num_live[tenant]:
-            least = min((self._had.get(other, 0.0) for other, live in self._num_live.items() if live), default=0.0)
-            self._had[tenant] = max(self._had.get(tenant, 0.0), least)
         self._num_live[tenant] += 1
 
     def leave(self, tenant: str) -> None:
@@ -75,6 +77,11 @@ class WaitingQueue:
 
     def add(self, request: Request) -> None:
         """Let a request wait."""
+        tenant = request.new.tenant
+        if tenant not in self._num_queued:
+            least = min(map(self.get_charge, self._num_queued), default=self.get_charge(self._last))
+            self._had[tenant] = max(self.get_charge(tenant), least)
+        self._num_queued[tenant] += 1
         insort(self._queues.setdefault(_get_key(request), []), request, key=_get_sequence)
         self._num_waiting += 1
         self.num_tokens += request.num_tokens
@@ -87,6 +94,10 @@ class WaitingQueue:
         del queue[index]
         if not queue:
             del self._queues[_get_key(request)]
+        self._last = request.new.tenant
+        self._num_queued[self._last] -= 1
+        if not self._num_queued[self._last]:
+            del self._num_queued[self._last]
         self._num_waiting -= 1
         self.num_tokens -= request.num_tokens
 
@@ -107,6 +118,8 @@ class WaitingQueue:
         """Raise AssertionError if counts and queues contradict each other."""
         assert sum(map(len, self._queues.values())) == self._num_waiting, "the count of waiting requests is wrong"
         assert sum(request.num_tokens for request in self) == self.num_tokens, "the count of waiting tokens is wrong"
+        queued = Counter(request.new.tenant for request in self)
+        assert queued == self._num_queued, "the count of a tenant's waiting requests is wrong"
         for key, queue in self._queues.items():
             assert queue, "a queue is empty"
             assert queue == sorted(queue, key=_get_sequence), "a queue is out of order"

@@ -1,74 +1,119 @@
 """Room is taken whole or not at all, given back once, and shared among tenants."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pelton.errors import CapacityError, EngineError, RateLimited, RequestError
+from pelton.errors import CapacityError, EngineError, InternalError, RateLimited, RequestError
 from pelton.server.admission import (
     BUSY,
+    BYTES_PER_TOKEN,
     DRAINING,
     FULL,
     NO_LOW_PRIORITY,
     NORMAL,
     Admission,
+    Held,
+    Room,
 )
 
 pytestmark = pytest.mark.unit
 
 
-def test_answers_and_tokens_are_held_until_the_block_ends() -> None:
+@contextmanager
+def holding(admission: Admission, count: int = 1, tenant: str = "", *, priority: int = 0) -> Iterator[Held]:
+    """Come in, ask for `count` answers, and go."""
+    held = admission.enter(tenant)
+    try:
+        held.ask(count, priority)
+        yield held
+    finally:
+        held.give_back()
+
+
+def test_answers_and_tokens_are_held_until_they_are_given_back() -> None:
     admission = Admission(4, 100)
-    with admission.reserve(2) as held:
+    with holding(admission, 2) as held:
         held.settle(60)
         held.settle(30)
         assert (admission.num_live, admission.num_tokens) == (2, 30)
-        with admission.reserve(2) as other:
+        with holding(admission, 2) as other:
             other.settle(70)
         assert (admission.num_live, admission.num_tokens) == (2, 30)
+    assert admission.is_empty()
+    held.give_back()
+    assert admission.is_empty()
+    with pytest.raises(InternalError, match="by a request that has ended"):
+        held.settle(1)
     assert admission.is_empty()
 
 
 def test_what_is_too_much_is_refused_and_nothing_changes() -> None:
     admission = Admission(4, 100, estimate_wait_s=lambda: 10.0)
-    with admission.reserve(3) as held:
+    with holding(admission, 3) as held:
         held.settle(90)
-        with pytest.raises(CapacityError, match="3 requests run or wait, at most 4") as caught, admission.reserve(2):
+        with pytest.raises(CapacityError, match="4 requests run or wait, at most 4") as caught, holding(admission, 2):
             pass
         assert 8.0 <= caught.value.retry_after_s <= 12.0
-        with admission.reserve(1) as other:
+        with holding(admission) as other:
             with pytest.raises(CapacityError, match="requests with 90 tokens run or wait, at most 100"):
                 other.settle(11)
             other.settle(10)
-        admission.check()
-        with pytest.raises(CapacityError, match="tokens"):
-            admission.check(num_bytes=16 * 11)
-    with pytest.raises(RequestError, match="n: 5 answers asked for, this server takes at most 4"), admission.reserve(5):
+        admission.enter().give_back()
+    with (
+        pytest.raises(RequestError, match="n: 5 answers asked for, this server takes at most 4"),
+        holding(admission, 5),
+    ):
         pass
+    assert admission.is_empty()
+
+
+def test_a_body_is_worth_something_before_it_is_read() -> None:
+    admission = Admission(4, 100)
+    with holding(admission) as held:
+        held.settle(90)
+        with pytest.raises(CapacityError, match="tokens"):
+            admission.enter(num_bytes=BYTES_PER_TOKEN * 11)
+        other = admission.enter(num_bytes=BYTES_PER_TOKEN * 5)
+        other.expect(BYTES_PER_TOKEN * 3)
+        assert admission.num_tokens == 95
+        with pytest.raises(CapacityError, match="tokens"):
+            other.expect(BYTES_PER_TOKEN * 11)
+        assert (admission.num_live, admission.num_tokens) == (2, 95)
+        other.settle(2)
+        assert admission.num_tokens == 92
+        other.give_back()
     assert admission.is_empty()
 
 
 def test_a_request_that_is_larger_than_all_room_is_taken_alone() -> None:
     """Whether it fits into the model is for others to say."""
     admission = Admission(4, 100)
-    with admission.reserve(1) as held:
-        held.settle(500)
-        with pytest.raises(CapacityError), admission.reserve(1) as other:
-            other.settle(1)
+    held = admission.enter(num_bytes=BYTES_PER_TOKEN * 400)
+    held.settle(500)
+    with pytest.raises(CapacityError), holding(admission) as other:
+        other.settle(1)
+    held.settle(600)
+    held.give_back()
     assert admission.is_empty()
 
 
 def test_a_tenant_has_its_share_and_others_have_room() -> None:
     admission = Admission(8, 100, tenant_share=0.5)
-    with admission.reserve(4, "greedy") as held:
+    with holding(admission, 4, "greedy") as held:
         held.settle(50)
+        assert admission.find_room("greedy") == Room(4, 0, 50, 0)
+        assert admission.find_room("polite") == Room(4, 4, 50, 50)
         with pytest.raises(RateLimited, match="You have 4 requests"):
-            admission.check("greedy")
-        with admission.reserve(1, "polite") as polite:
+            admission.enter("greedy")
+        with holding(admission, 1, "polite") as polite:
             polite.settle(40)
-    with admission.reserve(1, "greedy") as held:
+    with holding(admission, 1, "greedy") as held:
         held.settle(45)
-        with admission.reserve(1, "greedy") as more, pytest.raises(RateLimited, match="requests with 45 tokens"):
+        with holding(admission, 1, "greedy") as more, pytest.raises(RateLimited, match="requests with 45 tokens"):
             more.settle(6)
     assert admission.is_empty()
 
@@ -76,24 +121,24 @@ def test_a_tenant_has_its_share_and_others_have_room() -> None:
 def test_levels_rise_at_once_and_fall_late() -> None:
     levels: list[int] = []
     admission = Admission(20, on_level=levels.append)
-    admission.take("", 10, 0)
-    admission.take("", 5, 0)
-    with pytest.raises(CapacityError, match="no requests of low priority"), admission.reserve(1, priority=1):
+    admission.move("", 10, 0)
+    admission.move("", 5, 0)
+    with pytest.raises(CapacityError, match="no requests of low priority"), holding(admission, priority=1):
         pass
-    with admission.reserve(1, priority=0):
+    with holding(admission):
         pass
-    admission.take("", 5, 0)
+    admission.move("", 5, 0)
     assert levels == [BUSY, NO_LOW_PRIORITY, FULL]
-    admission.give_back("", 1, 0)
+    admission.move("", -1, 0)
     assert admission.level == FULL
-    admission.give_back("", 2, 0)
+    admission.move("", -2, 0)
     assert admission.level == NO_LOW_PRIORITY
-    admission.give_back("", 17, 0)
+    admission.move("", -17, 0)
     assert admission.level == NORMAL
     admission.is_draining = True
     assert admission.level == DRAINING
     with pytest.raises(CapacityError, match="shutting down"):
-        admission.check()
+        admission.enter()
 
 
 def test_deadlines_that_cannot_be_met_are_refused_now() -> None:
@@ -119,7 +164,7 @@ def test_nothing_is_lost_and_no_limit_is_passed(events: list[tuple[int, str, int
                 context, *_ = open_.pop(which % len(open_))
                 context.__exit__(None, None, None)  # type: ignore[attr-defined]
         else:
-            context = admission.reserve(count, tenant)
+            context = holding(admission, count, tenant)
             try:
                 held = context.__enter__()
             except EngineError:

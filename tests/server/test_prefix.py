@@ -215,7 +215,9 @@ def test_tenants_do_not_see_each_other() -> None:
     async def test(state: ServerState, _client: ProcessClient, _http: httpx.AsyncClient) -> None:
         for tenant in ("a", "b"):
             fields = PrefixRequest(name="same", prompt=PROMPT if tenant == "a" else PROMPT[:12])
-            await make_prefix(state, fields, tenant, tenant)
+            held = state.admission.enter(tenant)
+            await make_prefix(state, fields, tenant, tenant, held)
+            held.give_back()
         assert (await find_prefix(state, "same", "a")).num_tokens == 28
         assert (await find_prefix(state, "same", "b")).num_tokens == 12
         for tenant in ("", "c"):

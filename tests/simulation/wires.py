@@ -78,6 +78,10 @@ class Wire(asyncio.Transport):
             assert self._protocol is not None, "connected before"
             self._protocol.resume_writing()
 
+    def get_write_buffer_size(self) -> int:
+        """Called by the server."""
+        return self._unread
+
     def close(self) -> None:
         """Called by the server."""
         if not self._is_closing:

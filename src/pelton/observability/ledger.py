@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, final
 
-FINISH_REASONS: Final = ("stop", "length", "abort", "deadline", "error")
+FINISH_REASONS: Final = ("stop", "length", "abort", "client_too_slow", "deadline", "error")
 MAX_TENANTS: Final = 64  # with counts of their own; all further ones are one
 DEFAULT_TENANT: Final = "default"  # of requests that belong to nobody
 OTHER_TENANTS: Final = "other"

@@ -24,6 +24,7 @@ from pelton.server.completion_schema import COMPLETION
 from pelton.server.docs_page import show_docs, show_openapi
 from pelton.server.error_answer import answer_engine_error, answer_fault, answer_http_exception
 from pelton.server.field import Schema
+from pelton.server.gate import Gate
 from pelton.server.prefix_schema import PREFIX
 from pelton.server.state import ServerState
 from pelton.server.token import detokenize, tokenize
@@ -66,7 +67,7 @@ DOCS_ROUTES = (
 def make_app(state: ServerState) -> ASGIApp:
     """The application of one server, as it stands on a port."""
     server = state.config.server
-    app: ASGIApp = make_routes(state)
+    app: ASGIApp = make_gated_routes(state)
     if state.keys:
         app = RequireKey(app, keys=state.keys)
     else:
@@ -84,7 +85,12 @@ def make_app(state: ServerState) -> ASGIApp:
 
 def make_local_app(state: ServerState) -> ASGIApp:
     """The same routes for calls from this process, which need no key and no line in the log."""
-    return Border(make_routes(state), metrics=state.metrics, access_log=False)
+    return Border(make_gated_routes(state), metrics=state.metrics, access_log=False)
+
+
+def make_gated_routes(state: ServerState) -> ASGIApp:
+    """The routes, with room for requests taken in front of them."""
+    return Gate(make_routes(state), state=state, paths=frozenset(row.path for row in ROUTES if row.schema is not None))
 
 
 def make_routes(state: ServerState) -> Starlette:

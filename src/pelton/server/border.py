@@ -57,6 +57,7 @@ class Border:
             path=scope["path"].removeprefix(scope.get("root_path", "")),
             headers=headers,
         )
+        scope["pelton.record"] = record
         status = 0
 
         async def send_with_id(message: Message) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
-from pelton.errors import RequestError
+from pelton.errors import DeadlineExceeded, RequestError
 
 HEADER: Final = "x-request-timeout-ms"
 MAX_TIMEOUT_S: Final = 7 * 86400.0
@@ -29,3 +33,16 @@ def read_deadline(header: str | None, timeout_s: float | None, start_s: float) -
             )
         timeouts.append(int(header) / 1000)
     return start_s + min(timeouts) if timeouts else 0.0
+
+
+@asynccontextmanager
+async def within(deadline_s: float) -> AsyncIterator[None]:
+    """Work that ends by DeadlineExceeded if it takes longer than until `deadline_s` of time.monotonic; 0 is never."""
+    if not deadline_s:
+        yield
+        return
+    try:
+        async with asyncio.timeout(deadline_s - time.monotonic()):
+            yield
+    except TimeoutError as error:
+        raise DeadlineExceeded("The request's deadline passed before it came to the engine.") from error

@@ -1,6 +1,6 @@
 """The way of a generation request through the server, the same for completions and chat, streamed and whole.
 
-Room is reserved before any work is done and held until the last event; the route's `Shape` says what an answer looks
+Room is held from before the body is read (gate.py) until the last event; the route's `Shape` says what an answer looks
 like. A whole answer is the fold of the same deltas that a stream sends.
 """
 
@@ -22,13 +22,13 @@ from pelton.api.output import Completion, TextDelta
 from pelton.core.sampling_params import SamplingParams
 from pelton.errors import CapacityError
 from pelton.observability.log import Log
-from pelton.server.deadline import HEADER, read_deadline
+from pelton.server.deadline import HEADER, read_deadline, within
 from pelton.server.disconnect import until_disconnect
 from pelton.server.error_answer import JsonResponse
 from pelton.server.event_stream import EventStream
 from pelton.server.field import Schema
 from pelton.server.json_body import decode_json, read_body
-from pelton.server.request_record import current_record, current_tenant
+from pelton.server.request_record import current_held, current_record, current_tenant
 from pelton.server.sampling_field import SamplingFields
 from pelton.server.state import ServerState
 from pelton.server.tally import Tally
@@ -79,9 +79,7 @@ class Call:
 
 async def read_request(request: Request, state: ServerState, schema: Schema[T]) -> tuple[T, list[str]]:
     """The checked fields of a request, and the names of those ignored. Raises RequestError."""
-    declared = request.headers.get("content-length", "")
-    state.admission.check(current_tenant(), int(declared) if declared.isdecimal() and len(declared) < 16 else 0)
-    body = await read_body(request, state.config.server.max_body_bytes)
+    body = await read_body(request, state.config.server.max_body_bytes, on_bytes=current_held().expect)
 
     def parse() -> tuple[T, list[str]]:
         return schema.parse(decode_json(body), ignore_unknown=state.config.server.ignore_unknown_fields)
@@ -125,12 +123,13 @@ async def take_first(events: AsyncGenerator[Chunks]) -> Chunks:
 
 async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta, Job, Tally]]:
     """Yield the deltas of `call` while room for it is held."""
-    fields, tenant, admission = call.fields, current_tenant(), state.admission
-    reserved = admission.reserve(call.num_answers, tenant, fields.priority or 0)
-    with Tally(state.metrics, call.num_answers) as tally, reserved as held:
-        admission.check_deadline(call.deadline_s, time.monotonic())
+    fields, held = call.fields, current_held()
+    with Tally(state.metrics, call.num_answers) as tally:
+        held.ask(call.num_answers, fields.priority or 0)
+        state.admission.check_deadline(call.deadline_s, time.monotonic())
         tally.stage = "prepare"
-        job = await call.prepare()
+        async with within(call.deadline_s):
+            job = await call.prepare()
         sampling = job.sampling
         held.settle(count_tokens(job, state.engine.max_model_len))
         tally.begin([len(p) for p in job.prompts], n=sampling.n, max_tokens=sampling.max_tokens)
@@ -141,7 +140,7 @@ async def run(state: ServerState, call: Call) -> AsyncGenerator[tuple[TextDelta,
             priority=fields.priority or 0,
             cache_salt=fields.cache_salt or "",
             explain_cache=bool(fields.explain_cache),
-            tenant=tenant,
+            tenant=current_tenant(),
             deadline_s=call.deadline_s,
         )
         async with aclosing(deltas):

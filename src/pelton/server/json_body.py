@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,11 +19,18 @@ from pelton.errors import BodyTooLarge, BodyTooSlow, RequestError, WrongContentT
 
 MAX_DEPTH = 64
 READ_TIMEOUT_S = 60.0
+FIRST_BYTES_S = 10.0  # until a body must have begun to come at MIN_BYTES_PER_S
+MIN_BYTES_PER_S = 1024
 DISCARD_TIMEOUT_S = 2.0
 
 
-async def read_body(request: Request, max_bytes: int) -> bytes:
-    """The whole body. Raises BodyTooLarge as soon as it is known to be too large, BodyTooSlow, ClientDisconnect."""
+async def read_body(
+    request: Request, max_bytes: int, *, on_bytes: Callable[[int], None] = lambda num_bytes: None
+) -> bytes:
+    """The whole body. Raises BodyTooLarge as soon as it is known to be too large, BodyTooSlow, ClientDisconnect.
+
+    `on_bytes` hears of how many bytes are there, and may raise if those are too many.
+    """
     content_type = request.headers.get("content-type", "application/json").partition(";")[0].strip().lower()
     if content_type != "application/json" and not content_type.endswith("+json"):
         raise WrongContentType(f"content-type: {content_type!r} cannot be read, expected application/json.")
@@ -31,16 +39,22 @@ async def read_body(request: Request, max_bytes: int) -> bytes:
         if declared.isdecimal() and int(declared) > max_bytes:
             await _discard(request, max_bytes)
             raise _too_large(f"{declared} bytes", max_bytes)
-        async with asyncio.timeout(READ_TIMEOUT_S):
+        start_s = asyncio.get_running_loop().time()
+        async with asyncio.timeout(min(READ_TIMEOUT_S, FIRST_BYTES_S)) as timeout:
             parts: list[bytes] = []
             num_bytes = 0
             async for part in request.stream():
                 num_bytes += len(part)
                 if num_bytes > max_bytes:
                     raise _too_large(f"more than {max_bytes} bytes", max_bytes)
+                on_bytes(num_bytes)
                 parts.append(part)
+                timeout.reschedule(start_s + min(READ_TIMEOUT_S, FIRST_BYTES_S + num_bytes / MIN_BYTES_PER_S))
     except TimeoutError as error:
-        raise BodyTooSlow(f"The body did not arrive within {READ_TIMEOUT_S:.0f} s.") from error
+        raise BodyTooSlow(
+            f"The body did not arrive in time: {FIRST_BYTES_S:.0f} s and one more for each {MIN_BYTES_PER_S} bytes, at "
+            f"most {READ_TIMEOUT_S:.0f} s."
+        ) from error
     return b"".join(parts)
 
 

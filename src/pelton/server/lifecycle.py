@@ -20,7 +20,7 @@ from pelton.errors import InternalError
 from pelton.observability.log import Log
 from pelton.server.app import make_app
 from pelton.server.http_protocol import MAX_HEADER_BYTES, HttpProtocol
-from pelton.server.listen import explain
+from pelton.server.listen import choose_max_connections, explain
 from pelton.server.state import ServerState
 
 log = Log("server")
@@ -62,6 +62,7 @@ class Server:
                 server_header=False,
                 root_path=state.config.server.root_path,
                 h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+                limit_concurrency=choose_max_connections(),
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=max(1, int(FLUSH_TIMEOUT_S)),
             )

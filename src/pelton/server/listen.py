@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import errno
+import resource
 import socket
+from typing import Final
 
 from pelton.errors import ConfigError
+
+SEND_BUFFER_BYTES: Final = 128 * 1024  # of each connection; the kernel would let megabytes wait for one that is not read
+OTHER_FILES: Final = 64  # that a server has open beside its connections
+MAX_CONNECTIONS: Final = 16384
 
 
 def bind_socket(host: str, port: int) -> socket.socket:
@@ -20,6 +26,7 @@ def bind_socket(host: str, port: int) -> socket.socket:
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # connections inherit it
         bound.bind(address)
         if port != 0:
             check_free(bound, address)
@@ -28,6 +35,17 @@ def bind_socket(host: str, port: int) -> socket.socket:
         raise explain(error, host, port) from error
     bound.setblocking(False)
     return bound
+
+
+def choose_max_connections() -> int:
+    """How many connections this process can have. Lets it open as many files as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MAX_CONNECTIONS + OTHER_FILES
+    most = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+        soft = most
+    return min(MAX_CONNECTIONS, max(1, (wanted if soft == resource.RLIM_INFINITY else soft) - OTHER_FILES))
 
 
 def check_free(bound: socket.socket, address: tuple[object, ...]) -> None:

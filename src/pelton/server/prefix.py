@@ -18,11 +18,12 @@ from pelton.api.conversation import Conversation, render_conversation
 from pelton.core.outputs import PrefixInfo
 from pelton.core.sampling_params import SamplingParams
 from pelton.errors import RateLimited, RequestError, TooLong, UnknownPrefix
+from pelton.server.admission import Held
 from pelton.server.disconnect import until_disconnect
 from pelton.server.error_answer import JsonResponse
 from pelton.server.generation import make_ignored_headers, read_request
 from pelton.server.prefix_schema import MAX_TTL_S, PREFIX, PrefixRequest
-from pelton.server.request_record import current_tenant
+from pelton.server.request_record import current_held, current_tenant
 from pelton.server.sampling_field import MAX_SALT_CHARACTERS
 from pelton.server.state import ServerState, choose_request_id
 from pelton.server.tally import Tally
@@ -37,7 +38,7 @@ async def create_prefix(request: Request) -> Response:
     state.check_model(fields.model)
     check_fields(fields)
     request_id = choose_request_id(request.scope["pelton.request_id"])
-    info = await until_disconnect(request.receive, make_prefix(state, fields, current_tenant(), request_id))
+    info = await until_disconnect(request.receive, make_prefix(state, fields, current_tenant(), request_id, current_held()))
     return JsonResponse(describe_prefix(state, info), headers=make_ignored_headers(ignored))
 
 
@@ -81,12 +82,15 @@ def check_fields(fields: PrefixRequest) -> None:
             raise RequestError(f"{name}: only together with messages.", param=name)
 
 
-async def make_prefix(state: ServerState, fields: PrefixRequest, tenant: str, request_id: str) -> PrefixInfo:
+async def make_prefix(
+    state: ServerState, fields: PrefixRequest, tenant: str, request_id: str, held: Held
+) -> PrefixInfo:
     """Give the prefix its name and compute it. The name holds even if the client leaves while it is computed."""
     name = fields.name or ""
-    with Tally(state.metrics, 1, tenant=tenant) as tally, state.admission.reserve(1, tenant):
+    with Tally(state.metrics, 1, tenant=tenant) as tally:
         tally.stage = "prepare"
         token_ids = await compute_token_ids(state, fields)
+        held.settle(len(token_ids) + 1)
         tally.begin([len(token_ids)], n=1, max_tokens=1)
         state.engine.check(token_ids, SamplingParams(max_tokens=1, temperature=0.0))
         client, salt = state.engine.parts.client, fields.cache_salt or ""

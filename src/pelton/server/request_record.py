@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 from starlette.types import Scope
 
+from pelton.errors import InternalError
 from pelton.observability.metrics import FinishedRequest, Metrics
 
 if TYPE_CHECKING:
+    from pelton.server.admission import Held
     from pelton.server.tally import Tally
 
 STATUS_CLIENT_GONE: Final = 499  # nginx's; seen in the log and in metrics only
@@ -45,6 +47,8 @@ class RequestRecord:
     status: int = 0
     route: str = UNKNOWN_ROUTE
     tally: Tally | None = None
+    held: Held | None = None  # the room it has at the gate
+    leave_reason: str = "abort"  # how its answers end if its client is gone before they are whole
 
     @property
     def duration_s(self) -> float:
@@ -71,7 +75,7 @@ class RequestRecord:
             return
         metrics.count_finished(
             FinishedRequest(
-                finished_reason="error" if self.status == 500 else "abort",
+                finished_reason="error" if self.status == 500 else self.leave_reason,
                 num_prompt_tokens=0,
                 num_output_tokens=0,
                 e2e_s=self.duration_s,
@@ -115,6 +119,14 @@ def current_tenant() -> str:
     """Whose request this task works for; empty if it is nobody's."""
     record = _record.get()
     return "" if record is None else record.tenant
+
+
+def current_held() -> Held:
+    """The room that this task's request holds. Raises InternalError if it came in by another way than the gate."""
+    record = _record.get()
+    if record is None or record.held is None:
+        raise InternalError("server: a request holds no room. Please report this.")
+    return record.held
 
 
 @contextmanager

@@ -60,7 +60,8 @@ class Tally:
     def __exit__(self, kind: object, error: BaseException | None, trace: TracebackType | None) -> None:
         """What is not counted yet ends by `error`."""
         if isinstance(error, asyncio.CancelledError | GeneratorExit):  # the client has left
-            self._end("abort")
+            record = current_record()
+            self._end("abort" if record is None else record.leave_reason)
         elif isinstance(error, DeadlineExceeded) and self.stage == "engine":
             self._end("deadline")
         elif isinstance(error, RequestError | CapacityError) and not self._has_deltas:

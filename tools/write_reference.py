@@ -65,8 +65,9 @@ http_requests_received_total = http_requests_in_progress + http_requests_total
 summed over their labels, and the same for each tenant. No counter goes back while the server lives. A request that is
 refused before it is known how many answers it wants counts as one.
 
-- `finished_reason`: {", ".join(f"`{reason}`" for reason in FINISH_REASONS)}. `abort` is a client that has
-  left, or a server that shuts down; `error` is a fault on this side.
+- `finished_reason`: {", ".join(f"`{reason}`" for reason in FINISH_REASONS)}. `abort` is a
+  client that has left, or a server that shuts down; `client_too_slow` is one that did not read; `error` is a fault on
+  this side.
 - `stage` of a refusal: `auth`, `request` (the body), `reserve` (no room), `prepare` (template and tokens), `engine`
   (it could never run, or there is no engine). `status` is that of the answer.
 - `num_requests_running` is the engine's newest word; all other live answers wait, be it to be tokenized, for memory,

@@ -37,7 +37,9 @@ SEAMS: dict[str, tuple[type, str]] = {
     "detokenizer": (OutputText, "push"),
     "ipc send": (Supervisor, "send"),
     "live request": (LiveRequests, "open"),
-    "reserve": (Admission, "reserve"),
+    "enter": (Admission, "enter"),
+    "hold": (Held, "ask"),
+    "settle": (Held, "settle"),
     "count": (Tally, "add"),
     "socket write": (EventStream, "_send_events"),
 }

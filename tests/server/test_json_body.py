@@ -9,6 +9,7 @@ import pytest
 from tests.server.http import in_memory, make_state
 
 from pelton.errors import RequestError
+from pelton.server import json_body
 from pelton.server.json_body import MAX_DEPTH, decode_json, is_deeper_than
 
 pytestmark = pytest.mark.unit
@@ -77,6 +78,27 @@ def test_a_large_body_is_refused_while_it_is_read() -> None:
     status, message = asyncio.run(send(endless()))
     assert (status, "more than 2048 bytes" in message) == (413, True)
     assert given <= 4096
+
+
+@pytest.mark.parametrize(("pause_s", "status"), [(0.02, 400), (0.3, 408)])
+def test_a_body_must_come_at_some_speed(monkeypatch: pytest.MonkeyPatch, pause_s: float, status: int) -> None:
+    """Each part of 100 bytes gives another 0.1 s."""
+    monkeypatch.setattr(json_body, "FIRST_BYTES_S", 0.2)
+    monkeypatch.setattr(json_body, "MIN_BYTES_PER_S", 1000)
+
+    async def drip() -> AsyncIterator[bytes]:
+        for _ in range(20):
+            yield b" " * 100
+            await asyncio.sleep(pause_s)
+
+    async def run() -> None:
+        state = make_state()
+        async with in_memory(state) as http:
+            response = await http.post("/v1/completions", content=drip())
+        assert response.status_code == status
+        assert state.admission.is_empty()
+
+    asyncio.run(run())
 
 
 def test_another_content_type_is_refused() -> None:

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 
 import pytest
 
 from pelton.errors import ConfigError
-from pelton.server.listen import bind_socket, describe_address, explain
+from pelton.server.listen import (
+    MAX_CONNECTIONS,
+    OTHER_FILES,
+    SEND_BUFFER_BYTES,
+    bind_socket,
+    choose_max_connections,
+    describe_address,
+    explain,
+)
 
 pytestmark = pytest.mark.unit
 
@@ -46,3 +55,31 @@ def test_a_host_that_is_not_here_is_named(host: str) -> None:
 def test_other_errors_are_sentences_too() -> None:
     assert "above 1023" in str(explain(PermissionError(13, "denied"), "h", 80))
     assert "cannot listen on h port 80: odd" in str(explain(OSError(5, "odd"), "h", 80))
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "most", "set_to"),
+    [
+        (1024, 4096, 4096 - OTHER_FILES, 4096),
+        (1024, resource.RLIM_INFINITY, MAX_CONNECTIONS, MAX_CONNECTIONS + OTHER_FILES),
+        (1 << 20, 1 << 20, MAX_CONNECTIONS, None),
+        (resource.RLIM_INFINITY, resource.RLIM_INFINITY, MAX_CONNECTIONS, None),
+        (32, 32, 1, None),
+    ],
+)
+def test_connections_fit_into_the_files_that_may_be_open(
+    monkeypatch: pytest.MonkeyPatch, soft: int, hard: int, most: int, set_to: int | None
+) -> None:
+    limits = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _which: (soft, hard))
+    monkeypatch.setattr(resource, "setrlimit", lambda _which, both: limits.append(both))
+    assert choose_max_connections() == most
+    assert limits == ([] if set_to is None else [(set_to, hard)])
+
+
+def test_what_the_kernel_keeps_for_a_client_is_bounded() -> None:
+    with bind_socket("127.0.0.1", 0) as listening:
+        listening.listen()
+        listening.setblocking(True)
+        with socket.create_connection(listening.getsockname()), listening.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) <= 4 * SEND_BUFFER_BYTES

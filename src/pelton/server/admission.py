@@ -138,7 +138,7 @@ class Admission:
             )
 
     def take(self, tenant: str, held: Held, num_answers: int, num_tokens: int) -> None:
-        """Count that `held` becomes so much. Raises CapacityError or RateLimited and changes nothing if that is too much."""
+        """Count that `held` becomes so much. Raises CapacityError or RateLimited if it is too much: nothing changes."""
         more_answers, more_tokens = num_answers - held.num_answers, num_tokens - held.num_tokens
         if more_answers > 0:
             self._check_live(tenant, more_answers)

@@ -6,12 +6,13 @@ Invariant: what a client sees of an error that is not ours is the request id and
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from pelton.errors import CapacityError, DeadlineExceeded, EngineError, InternalError, RateLimited, RequestError
 
@@ -26,14 +27,28 @@ CODES: dict[type[EngineError], str] = {
 }
 
 
+PIECE_BYTES: Final = 64 * 1024
+
+
 class JsonResponse(Response):
-    """A response with `content` as JSON."""
+    """A response with `content` as JSON. A large one leaves in pieces, so that it ends when its client has read it."""
 
     media_type = "application/json"
 
     def render(self, content: Any) -> bytes:
         """Called by the base class."""
         return msgspec.json.encode(content)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """See ASGI."""
+        body = bytes(self.body)
+        if len(body) <= PIECE_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        for start in range(0, len(body), PIECE_BYTES):
+            end = start + PIECE_BYTES
+            await send({"type": "http.response.body", "body": body[start:end], "more_body": end < len(body)})
 
 
 def make_error_body(error: EngineError) -> dict[str, Any]:

@@ -9,7 +9,9 @@ from typing import Final
 
 from pelton.errors import ConfigError
 
-SEND_BUFFER_BYTES: Final = 128 * 1024  # of each connection; the kernel would let megabytes wait for one that is not read
+SEND_BUFFER_BYTES: Final = (
+    128 * 1024
+)  # of each connection; the kernel would let megabytes wait for one that is not read
 OTHER_FILES: Final = 64  # that a server has open beside its connections
 MAX_CONNECTIONS: Final = 16384
 

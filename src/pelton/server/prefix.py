@@ -38,7 +38,9 @@ async def create_prefix(request: Request) -> Response:
     state.check_model(fields.model)
     check_fields(fields)
     request_id = choose_request_id(request.scope["pelton.request_id"])
-    info = await until_disconnect(request.receive, make_prefix(state, fields, current_tenant(), request_id, current_held()))
+    info = await until_disconnect(
+        request.receive, make_prefix(state, fields, current_tenant(), request_id, current_held())
+    )
     return JsonResponse(describe_prefix(state, info), headers=make_ignored_headers(ignored))
 
 

@@ -20,8 +20,9 @@ from pelton.api.output_text import OutputText
 from pelton.engine.live_request import LiveRequests
 from pelton.engine.process_client import ProcessClient
 from pelton.engine.supervisor import Supervisor
+from pelton.server.admission import Admission, Held
 from pelton.server.event_stream import EventStream
-from pelton.server.state import Admission, ServerState
+from pelton.server.state import ServerState
 from pelton.server.tally import Tally
 
 pytestmark = pytest.mark.cpu  # real servers and processes

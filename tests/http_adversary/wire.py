@@ -80,13 +80,13 @@ class Line:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self.connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes) -> Answer:
         """The answer to `request`."""
-        if self._connection is None:
-            self._connection = await connect(self._url)
-        reader, writer = self._connection
+        if self.connection is None:
+            self.connection = await connect(self._url)
+        reader, writer = self.connection
         writer.write(request)
         received = bytearray()
         async with asyncio.timeout(TIMEOUT_S):
@@ -102,11 +102,11 @@ class Line:
 
     async def close(self) -> None:
         """Give the connection back."""
-        if self._connection is not None:
-            self._connection[1].close()
+        if self.connection is not None:
+            self.connection[1].close()
             with contextlib.suppress(ConnectionError):
-                await self._connection[1].wait_closed()
-            self._connection = None
+                await self.connection[1].wait_closed()
+            self.connection = None
 
 
 async def ask(url: str, request: bytes) -> Answer:

@@ -242,5 +242,5 @@ def check_law(samples: dict[str, float]) -> None:
 
 TestLives = Lives.TestCase
 TestLives.settings = settings(
-    max_examples=40, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=12, stateful_step_count=20, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

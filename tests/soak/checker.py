@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.soak.ask import compute_expected
@@ -27,8 +28,8 @@ def classify(history: History) -> str:
 def find_problems(history: History, *, may_refuse: bool = True, may_drop_slow: bool = True) -> Iterator[str]:
     """Everything that is wrong with a history, in words. Nothing, if all is well."""
     ask, kind = history.ask, classify(history)
-    if kind == "lost" and may_drop_slow and ask.manner == "dawdles":
-        kind = "left"  # a client that is too slow may be let go
+    if kind == "lost" and may_drop_slow and ask.manner == "dawdles" and history.broken and history.status in (0, 200):
+        kind = "left"  # the connection of a client that is too slow may be cut; an answer that is wrong may not come
     if kind == "lost":
         yield f"it was lost: status {history.status}, {history.broken or history.error}"
     if kind == "late" and not ask.timeout_ms:
@@ -41,6 +42,20 @@ def find_problems(history: History, *, may_refuse: bool = True, may_drop_slow: b
     if history.status in REFUSED and (history.error or {}).get("code") != REFUSED[history.status]:
         yield f"status {history.status} with the code {(history.error or {}).get('code')!r}"
     yield from _find_wrong_content(history, is_whole=kind == "ok")
+
+
+def find_miscounts(served: Mapping[str, float], seen: Counter[str], num_unseen: int) -> Iterator[str]:
+    """What the server counted, against what its clients saw: answers by reason, and those whose end nobody saw.
+
+    `served` is how many answers ended by each reason, and `refused`; whoever left may have been served whole.
+    """
+    for name in sorted({*served, *seen}):
+        more = served.get(name, 0.0) - seen[name]
+        if not 0 <= more <= num_unseen:
+            yield f"the server counts {served.get(name, 0.0):.0f} answers {name!r}, its clients saw {seen[name]}"
+    more = sum(served.values()) - seen.total()
+    if more > num_unseen:
+        yield f"the server counts {sum(served.values()):.0f} answers, its clients {seen.total()} and {num_unseen} left"
 
 
 def _find_wrong_content(history: History, *, is_whole: bool) -> Iterator[str]:

@@ -20,7 +20,7 @@ from tests.end_to_end.served import serve
 from tests.soak.ask import Ask
 from tests.soak.client import History, ask_once
 from tests.soak.report import write_report
-from tests.soak.run import Soak, Target, hurt, settle, watch
+from tests.soak.run import Soak, Target, hurt, settle, wait_for_quiet, watch
 
 NUM_ASKS: Final = 24
 NUM_CLIENTS: Final = 10
@@ -60,6 +60,7 @@ async def soak_model(target: Target, minutes: float) -> Soak:
     """The whole soak on a server that is ready."""
     soak = Soak(minutes)
     asks = await answer_in_peace(target, make_asks())
+    before = await wait_for_quiet(target)
     soak.start_s = time.monotonic()
     soak.files.append(target.count_files())
     works = (hurt(target, soak, KILL_EVERY_S), watch(target, soak))
@@ -79,7 +80,7 @@ async def soak_model(target: Target, minutes: float) -> Soak:
     for other in others:
         other.cancel()
     await asyncio.gather(*others, return_exceptions=True)
-    await settle(target, soak)
+    await settle(target, soak, before)
     return soak
 
 

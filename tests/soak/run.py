@@ -26,7 +26,7 @@ from tests.end_to_end.served import Served, serve
 from tests.observability.exposition import parse_samples
 from tests.server.test_tally import check_law
 from tests.soak.ask import TENANTS, Ask, make_ask
-from tests.soak.checker import classify, find_problems
+from tests.soak.checker import classify, find_miscounts, find_problems
 from tests.soak.client import History, ask_once
 from tests.soak.report import write_report
 
@@ -56,6 +56,8 @@ class Soak:
     manners: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
     num_answers: int = 0
+    seen: Counter[str] = field(default_factory=Counter)  # answers by reason, as clients saw them
+    num_unseen: int = 0  # answers whose end no client saw
     num_tokens: int = 0
     num_restarts_seen: int = 0
     kills_s: list[tuple[float, str]] = field(default_factory=list)  # since the start
@@ -74,6 +76,13 @@ class Soak:
         second = int(history.end_s - self.start_s)
         self.per_second.setdefault(second, Counter())[kind] += 1
         self.num_answers += len(history.texts)
+        if kind == "ok":
+            self.seen.update(reason for reasons in history.reasons.values() for reason in reasons)
+        elif kind == "refused":  # before its body was read it is one answer, however many it asks for
+            self.seen["refused"] += 1
+            self.num_unseen += history.ask.n - 1
+        else:
+            self.num_unseen += history.ask.n
         self.num_tokens += sum(map(len, history.texts.values()))
         for problem in find_problems(history):
             self.problems.append(f"request {history.ask.number} ({history.ask.manner}): {problem}")
@@ -208,20 +217,39 @@ async def watch(target: Target, soak: Soak) -> None:
         await asyncio.sleep(SCRAPE_EVERY_S)
 
 
-async def settle(target: Target, soak: Soak) -> None:
-    """Wait until nothing lives, then look for what is left."""
+async def wait_for_quiet(target: Target) -> dict[str, float]:
+    """The scrape of a server in which nothing lives, or the last one, after QUIET_TIMEOUT_S."""
     end_s = time.monotonic() + QUIET_TIMEOUT_S
-    while time.monotonic() < end_s:
+    while True:
         samples = await asyncio.to_thread(target.scrape)
-        if not samples["num_requests_running"] and not samples["num_requests_waiting"] and samples["engine_up"]:
-            break
+        is_quiet = not samples["num_requests_running"] and not samples["num_requests_waiting"]
+        if (is_quiet and samples["engine_up"]) or time.monotonic() > end_s:
+            return samples
         await asyncio.sleep(0.2)
+
+
+def count_ends(samples: dict[str, float], before: dict[str, float]) -> dict[str, float]:
+    """Answers that ended between two scrapes, by reason; all refusals are one."""
+    ends: Counter[str] = Counter()
+    for key, value in samples.items():
+        name, *labels = key.split(" ")
+        if name == "request_success_total":
+            ends[labels[0]] += int(value - before.get(key, 0.0))
+        elif name == "requests_refused_total":
+            ends["refused"] += int(value - before.get(key, 0.0))
+    return dict(ends)
+
+
+async def settle(target: Target, soak: Soak, before: dict[str, float]) -> None:
+    """Wait until nothing lives, then look for what is left."""
+    samples = await wait_for_quiet(target)
     check_law(samples)
     soak.num_restarts_seen = int(samples["engine_restarts_total"])
     if samples["num_requests_running"] or samples["num_requests_waiting"]:
         soak.problems.append("requests are left in the server")
     await asyncio.sleep(1.5)  # for the engine's next heartbeat
     samples = await asyncio.to_thread(target.scrape)
+    soak.problems += find_miscounts(count_ends(samples, before), soak.seen, soak.num_unseen)
     if samples["kv_cache_usage_perc"] != 0:
         soak.problems.append(f"blocks are left in use: {samples['kv_cache_usage_perc']}")
     soak.files.append(target.count_files())
@@ -234,17 +262,19 @@ async def soak_server(target: Target, minutes: float, *, kill_every_s: float = K
     soak = Soak(minutes)
     capacity = await measure_capacity(target, min(WARM_UP_S, 10 * minutes))
     soak.rate_per_s = LOAD * capacity
+    before = await wait_for_quiet(target)
     soak.start_s = time.monotonic()
     soak.files.append(target.count_files())
     works = (hurt(target, soak, kill_every_s), probe_recovery(target, soak), watch(target, soak))
     others = [asyncio.create_task(work) for work in works]
     await send_load(target, soak, 60 * minutes, seed)
+    soak.num_unseen += 1  # the probe that is under way
     for other in others:
         other.cancel()
     for ended in await asyncio.gather(*others, return_exceptions=True):
         if isinstance(ended, Exception):
             raise ended
-    await settle(target, soak)
+    await settle(target, soak, before)
     return soak
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from tests.soak.ask import Ask, compute_expected, make_ask
-from tests.soak.checker import classify, find_problems
+from tests.soak.checker import classify, find_miscounts, find_problems
 from tests.soak.client import History
 
 pytestmark = pytest.mark.unit
@@ -82,6 +84,35 @@ def test_what_is_planted_is_found(name: str) -> None:
     history = copy.deepcopy(make_true())
     PLANTED[name](history)
     assert list(find_problems(history))
+
+
+def test_a_client_that_dawdles_may_be_cut_off_and_nothing_else() -> None:
+    dawdles = replace(ASK, manner="dawdles")
+    cut = make_true(dawdles)
+    cut.broken, cut.num_dones, cut.texts[0] = "ConnectionResetError", 0, cut.texts[0][:9]
+    assert list(find_problems(cut)) == []
+    for name, planted in PLANTED.items():
+        if name not in ("the connection broke", "never answered"):
+            history = make_true(dawdles)
+            planted(history)
+            assert list(find_problems(history)), name
+
+
+@pytest.mark.parametrize(
+    ("served", "num_unseen", "is_right"),
+    [
+        ({"stop": 3, "length": 5, "refused": 1}, 0, True),
+        ({"stop": 3, "length": 6, "abort": 1, "refused": 1}, 2, True),
+        ({"stop": 3, "length": 6, "refused": 1}, 0, False),  # one was counted twice
+        ({"stop": 2, "length": 6, "refused": 1}, 1, False),  # one by the wrong reason
+        ({"stop": 3, "length": 4, "refused": 1}, 9, False),  # one not at all
+        ({"stop": 4, "length": 6, "refused": 2}, 2, False),
+    ],
+)
+def test_counts_of_the_server_are_held_against_those_of_its_clients(
+    served: dict[str, float], num_unseen: int, is_right: bool
+) -> None:
+    assert (not list(find_miscounts(served, Counter(stop=3, length=5, refused=1), num_unseen))) == is_right
 
 
 def test_refusals_are_no_problems_where_they_are_allowed() -> None:

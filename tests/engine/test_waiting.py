@@ -7,7 +7,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.engine.fakes import make_request
 
 from pelton.engine.request import Request
-from pelton.engine.waiting import AGING_S, MAX_CLASS, WaitingQueue, get_class
+from pelton.engine.waiting import AGING_S, FEW_ROWS, MAX_CLASS, WaitingQueue, get_class
 
 pytestmark = pytest.mark.unit
 
@@ -164,3 +164,29 @@ class QueueMachine(RuleBasedStateMachine):
 
 QueueMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
+
+
+def test_the_last_row_is_kept_for_a_tenant_that_has_none() -> None:
+    queue = WaitingQueue()
+    for tenant in ("ann", "bob"):
+        queue.enter(tenant)
+    running = [make(number, tenant="ann") for number in range(FEW_ROWS - 1)]
+    assert queue.find_barred(running[1:], FEW_ROWS) == frozenset()
+    assert queue.find_barred(running, FEW_ROWS) == {"ann"}
+    assert queue.find_barred(running[1:], FEW_ROWS - 1) == frozenset()  # each row counts
+    for number, tenant in ((20, "ann"), (21, "bob")):
+        queue.add(make(number, tenant=tenant))
+    first = queue.first(0.0, {"ann"})
+    assert first is not None
+    assert first.new.tenant == "bob"
+    assert queue.first(0.0, {"ann", "bob"}) is None
+
+
+def test_no_row_is_kept_before_a_second_tenant_has_come() -> None:
+    queue = WaitingQueue()
+    running = [make(number, tenant="ann") for number in range(FEW_ROWS - 1)]
+    queue.enter("ann")
+    assert queue.find_barred(running, FEW_ROWS) == frozenset()
+    queue.enter("bob")
+    queue.leave("bob")
+    assert queue.find_barred(running, FEW_ROWS) == {"ann"}

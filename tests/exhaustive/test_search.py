@@ -91,7 +91,7 @@ def keep_what_is_wrong(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def find_last(original: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda self, now_s: max(self, key=lambda request: request.order[1], default=None)
+    return lambda self, now_s, barred=(): max(self, key=lambda request: request.order[1], default=None)
 
 
 def replace_by(result: Any) -> Callable[..., Any]:

@@ -281,7 +281,8 @@ class Scheduler:
         """Start waiting requests, in order, while memory for all their tokens is there, up to `most` in the step."""
         budget = min(self.limits.max_num_batched_tokens, most) - sum(plan.values())
         while budget > 0 and len(self._running) < self.limits.max_num_requests:
-            request = self._waiting.first(now_s)
+            barred = self._waiting.find_barred(self._running, self.limits.max_num_requests)
+            request = self._waiting.first(now_s, barred)
             if request is None:
                 return
             match = self.cache.find(request.salt, request.tokens, rank_of(request.new.priority))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Sequence
 from typing import Final, final
 
 from pelton.engine.request import Request
@@ -23,6 +23,7 @@ OUTPUT_WEIGHT: Final = (
     2.0  # what a token of an answer counts; one of a prompt that is computed counts 1, when it starts
 )
 AGING_S: Final = 30.0
+FEW_ROWS: Final = 8
 MAX_CLASS: Final = 8  # priorities beyond are of the class at the end, so that there are few classes
 
 
@@ -45,6 +46,8 @@ class WaitingQueue:
         self._num_live: Counter[str] = Counter()  # requests of each tenant that have not ended
         self._num_queued: Counter[str] = Counter()  # of them, those that wait here; no tenant has 0
         self._last = ""  # the tenant that was the last to have nobody waiting any more
+        self._first_tenant = ""  # that ever came
+        self._is_shared = False  # whether there has ever been another
         self._num_waiting = 0
         self.num_tokens = 0  # of all that wait
 
@@ -59,6 +62,8 @@ class WaitingQueue:
         """A request of this tenant has come."""
         if not self._num_live:
             self._had.clear()
+        self._is_shared |= tenant != (self._first_tenant or tenant)
+        self._first_tenant = self._first_tenant or tenant
         self._num_live[tenant] += 1
 
     def leave(self, tenant: str) -> None:
@@ -101,12 +106,24 @@ class WaitingQueue:
         self._num_waiting -= 1
         self.num_tokens -= request.num_tokens
 
-    def first(self, now_s: float) -> Request | None:
-        """The one that comes next, or None."""
+    def find_barred(self, running: Sequence[Request], num_rows: int) -> frozenset[str]:
+        """The tenants that may not start another request beside `running`: for the last row, those that have one.
+
+        So a tenant that wants little does not wait until somebody of one that wants all has ended. No row is kept
+        where each counts, nor before a second tenant has come.
+        """
+        if len(running) < num_rows - 1 or num_rows < FEW_ROWS or not self._is_shared:
+            return frozenset()
+        return frozenset(request.new.tenant for request in running)
+
+    def first(self, now_s: float, barred: Container[str] = ()) -> Request | None:
+        """The one that comes next, of tenants that are not barred, or None."""
         best: Request | None = None
         best_rank: tuple[int, float, int] = (0, 0.0, 0)
         first_class = min((class_ for class_, _ in self._queues), default=0)
         for (class_, tenant), queue in self._queues.items():
+            if tenant in barred:
+                continue
             head = queue[0]
             age = int(max(0.0, now_s - head.arrival_s) / AGING_S)
             rank = (max(class_ - age, first_class), self._had.get(tenant, 0.0), _get_sequence(head))

@@ -1,0 +1,134 @@
+"""Writes a GGUF file, version 3, in one pass: the header from shapes alone, then one tensor after the other.
+
+Types of values follow from Python's: bool, text, lists of text, int as uint32 (or as the first of int32, uint64 and
+int64 that holds it), float as float32; numpy's scalars and one-dimensional arrays keep their own. Equal input gives
+equal bytes. Source: the format description of ggml.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from io import BufferedWriter
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pelton.checkpoint.outgoing import Outgoing
+from pelton.checkpoint.scheme import get_scheme
+from pelton.errors import CheckpointError
+
+GgufValue = bool | int | float | str | np.generic | npt.NDArray[Any] | Sequence[str]
+
+ALIGNMENT: Final = 32
+_BOOL, _STRING, _ARRAY, _FLOAT32 = 7, 8, 9, 6
+_TYPES: Final = {"u1": 0, "i1": 1, "u2": 2, "i2": 3, "u4": 4, "i4": 5, "f4": 6, "b1": 7, "u8": 10, "i8": 11, "f8": 12}
+_MAX_NAME_BYTES = 63
+_MAX_AXES = 4
+
+
+def write_gguf(
+    path: Path,
+    metadata: Mapping[str, GgufValue],
+    tensors: Sequence[Outgoing],
+    *,
+    on_bytes: Callable[[int], None] = lambda num_bytes: None,
+) -> None:
+    """Write the file anew. `on_bytes` hears of each tensor's bytes when they are written.
+
+    Raises CheckpointError for a value, name or scheme that GGUF cannot hold, and OSError if the disk refuses.
+    """
+    header = encode_header(path, metadata, tensors)
+    with path.open("xb") as file:
+        file.write(header)
+        for tensor in tensors:
+            rows = tensor.make()
+            if rows.nbytes != tensor.nbytes:
+                raise CheckpointError(
+                    f"{path}: tensor {tensor.name!r} has {rows.nbytes} bytes; {tensor.scheme} of shape "
+                    f"{list(tensor.shape)} takes {tensor.nbytes}."
+                )
+            _write_padded(file, rows)
+            on_bytes(rows.nbytes)
+
+
+def encode_header(path: Path, metadata: Mapping[str, GgufValue], tensors: Sequence[Outgoing]) -> bytes:
+    """All bytes before the first tensor's."""
+    parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
+    for key, value in metadata.items():
+        parts += [_text(key), _encode_value(path, key, value)]
+    offset, names = 0, set[str]()
+    for tensor in tensors:
+        _check(path, tensor, names)
+        scheme = get_scheme(tensor.scheme)
+        dims = tensor.shape[::-1] or (1,)
+        parts += [_text(tensor.name), struct.pack(f"<I{len(dims)}q", len(dims), *dims)]
+        parts.append(struct.pack("<IQ", scheme.gguf_id or 0, offset))
+        offset += _pad(tensor.nbytes)
+    header = b"".join(parts)
+    return header + bytes(_pad(len(header)) - len(header))
+
+
+def _check(path: Path, tensor: Outgoing, names: set[str]) -> None:
+    if tensor.name in names:
+        raise CheckpointError(f"{path}: two tensors are called {tensor.name!r}.")
+    names.add(tensor.name)
+    if get_scheme(tensor.scheme).gguf_id is None:
+        raise CheckpointError(f"{path}: tensor {tensor.name!r} is stored as {tensor.scheme}, which GGUF does not have.")
+    if len(tensor.name.encode()) > _MAX_NAME_BYTES or len(tensor.shape) > _MAX_AXES or 0 in tensor.shape:
+        raise CheckpointError(
+            f"{path}: tensor {tensor.name!r} has shape {list(tensor.shape)}; GGUF takes names of up to "
+            f"{_MAX_NAME_BYTES} bytes and up to {_MAX_AXES} axes of at least 1."
+        )
+
+
+def _encode_value(path: Path, key: str, value: GgufValue) -> bytes:
+    if isinstance(value, str):
+        return struct.pack("<I", _STRING) + _text(value)
+    if isinstance(value, np.ndarray):
+        if value.ndim != 1:
+            raise CheckpointError(f"{path}: {key} is an array of {value.ndim} axes; GGUF has arrays of one.")
+        little = value.astype(value.dtype.newbyteorder("<"), copy=False)
+        return struct.pack("<IIQ", _ARRAY, _type_of(path, key, value.dtype), len(value)) + little.tobytes()
+    if isinstance(value, Sequence):
+        if not all(isinstance(item, str) for item in value):
+            raise CheckpointError(f"{path}: {key} is a list of more than text. Give numbers as an array of numpy.")
+        return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(map(_text, value))
+    scalar = _as_scalar(path, key, value)
+    return struct.pack("<I", _type_of(path, key, scalar.dtype)) + scalar.tobytes()
+
+
+def _as_scalar(path: Path, key: str, value: bool | int | float | np.generic) -> np.generic:
+    if isinstance(value, np.generic):
+        return value
+    if isinstance(value, bool):
+        return np.bool_(value)
+    if isinstance(value, float):
+        return np.float32(value)
+    for kind in (np.uint32, np.int32, np.uint64, np.int64):
+        if np.iinfo(kind).min <= value <= np.iinfo(kind).max:
+            return kind(value)
+    raise CheckpointError(f"{path}: {key} is {value}, which takes more than 64 bits.")
+
+
+def _type_of(path: Path, key: str, dtype: np.dtype[Any]) -> int:
+    kind = _TYPES.get(f"{dtype.kind}{dtype.itemsize}")
+    if kind is None:
+        raise CheckpointError(f"{path}: {key} is of the type {dtype}, which GGUF does not have.")
+    return kind
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode("utf-8")
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def _pad(num_bytes: int) -> int:
+    return -(-num_bytes // ALIGNMENT) * ALIGNMENT
+
+
+def _write_padded(file: BufferedWriter, rows: npt.NDArray[np.uint8]) -> None:
+    file.write(np.ascontiguousarray(rows).data)
+    file.write(bytes(_pad(rows.nbytes) - rows.nbytes))

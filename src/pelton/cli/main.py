@@ -24,6 +24,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "complete": Entry("pelton.cli.complete:complete", "Complete text with a served model."),
     "run": Entry("pelton.cli.run:run", "Run prompts from a file, without a server."),
     "models": Entry("pelton.cli.models:models", "List, download and find models."),
+    "inspect": Entry("pelton.cli.inspect:inspect", "Tell what a model is, and what is suspicious about it."),
     "config": Entry("pelton.cli.config:config", "Print every setting with its reason."),
     "doctor": Entry("pelton.cli.doctor:doctor", "Look at this machine, and at what a model would use of it."),
     "bench": Entry("pelton.cli.bench:bench", "Measure speed."),

@@ -1,0 +1,285 @@
+"""The tokenizer and the chat template: what they are, and whether they and the stop ids fit together.
+
+The tokenizer is built and a plain conversation is rendered, in the process that renders all templates; nothing else of
+a model's is run. Costs what starting to serve costs: up to two seconds for a large vocabulary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pelton.checkpoint.strict_json import load_object
+from pelton.errors import CheckpointError, EngineError
+from pelton.inspection.finding import Finding
+from pelton.inspection.scan import listed
+from pelton.inspection.subject import Subject
+from pelton.inspection.template_names import SUPPLIED, find_variables
+from pelton.tokenization.chat import Chat
+from pelton.tokenization.chat_template import TemplateWorker
+from pelton.tokenization.make import make_tokenizer
+from pelton.tokenization.pre_tokenizer import PRE_TOKENIZERS
+from pelton.tokenization.tokenizer import Tokenizer
+
+_CONVERSATION = [
+    {"role": "user", "content": "one"},
+    {"role": "assistant", "content": "two"},
+    {"role": "user", "content": "three"},
+    {"role": "assistant", "content": "four"},
+]
+_MAX_CHECKED_SPECIALS = 2000
+
+
+@dataclass(slots=True, kw_only=True)
+class TextFacts:
+    """Words for the screen. `end_ids` are all ids at which a text ends here, with their spelling."""
+
+    tokenizer: dict[str, str] = field(default_factory=dict)
+    templates: dict[str, str] = field(default_factory=dict)  # by place
+    variables: list[str] = field(default_factory=list)
+    unknown_variables: list[str] = field(default_factory=list)
+    end_ids: dict[int, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def read_text_facts(subject: Subject) -> TextFacts:
+    """Everything that a subject's tokenizer and templates tell. Refusals are kept in the subject."""
+    facts = TextFacts()
+    checkpoint = subject.checkpoint
+    facts.templates = {place: _describe(text) for place, text in find_templates(subject).items()}
+    facts.findings += _check_places(find_templates(subject))
+    if checkpoint is None:
+        return facts
+    source = subject.attempt(lambda: checkpoint.tokenizer_source)
+    tokenizer = None if source is None else subject.attempt(lambda: make_tokenizer(source))
+    if source is None or tokenizer is None:
+        return facts
+    generation = subject.attempt(lambda: checkpoint.generation)
+    ends = [*(generation.eos_token_ids if generation is not None else ()), *sorted(tokenizer.end_token_ids)]
+    rows = checkpoint.spec.vocab_size
+    facts.end_ids = {end: tokenizer.id_to_token(end) for end in ends if end < tokenizer.vocab_size}
+    facts.tokenizer = describe_tokenizer(subject, tokenizer, rows)
+    facts.findings += _check_tokenizer(subject, tokenizer, rows)
+    facts.findings += _check_ends(subject, tokenizer)
+    if source.chat_template is None and not source.chat_templates:
+        facts.findings.append(Finding("template.missing", "There is none in any of the places it may be."))
+        return facts
+    if source.chat_template is not None:
+        facts.variables, problem = find_variables(source.chat_template)
+        facts.unknown_variables = [name for name in facts.variables if name not in SUPPLIED]
+        if problem is None:
+            facts.findings += _check_rendered(source.chat_template, tokenizer, set(facts.end_ids))
+        else:
+            facts.findings.append(Finding("template.fails", f"It cannot be parsed: {problem}."))
+        if "strftime_now" in facts.variables:
+            facts.findings.append(Finding("template.clock", "It reads strftime_now."))
+    return facts
+
+
+def find_templates(subject: Subject) -> dict[str, str]:
+    """Every template that is there, by its place; the one that wins last."""
+    templates: dict[str, str] = {}
+    directory = subject.directory
+    if directory is not None and subject.format != "gguf":
+        for name in ("chat_template.json", "tokenizer_config.json"):
+            document = subject.documents.get(name) or _load(directory / name)
+            templates |= _named(document.get("chat_template"), name)
+        for path in sorted(directory.glob("additional_chat_templates/*.jinja")):
+            templates[f"additional_chat_templates/{path.name}"] = _read(path)
+        if (directory / "chat_template.jinja").is_file():
+            templates["chat_template.jinja"] = _read(directory / "chat_template.jinja")
+    for key, value in subject.metadata.items():
+        if key.startswith("tokenizer.chat_template") and isinstance(value, str):
+            templates[key] = value
+    return templates
+
+
+def _named(value: Any, where: str) -> dict[str, str]:
+    if isinstance(value, str):
+        return {where: value}
+    entries = value if isinstance(value, list) else []
+    return {
+        f"{where}: {entry['name']}": entry["template"]
+        for entry in entries
+        if isinstance(entry, Mapping) and isinstance(entry.get("template"), str) and isinstance(entry.get("name"), str)
+    }
+
+
+def _load(path: Path) -> dict[str, Any]:
+    try:
+        return load_object(path) if path.is_file() else {}
+    except CheckpointError:
+        return {}
+
+
+def _read(path: Path) -> str:
+    return path.read_bytes()[: 4 << 20].decode("utf-8", "replace")
+
+
+def _describe(template: str) -> str:
+    digest = hashlib.sha256(template.encode("utf-8", "replace")).hexdigest()
+    return f"{len(template.splitlines())} lines, SHA-256 {digest[:12]}"
+
+
+def _check_places(templates: Mapping[str, str]) -> list[Finding]:
+    """Whether the places of the default template agree. Named ones are meant to differ."""
+    default = {place: text for place, text in templates.items() if _is_default(place)}
+    if len(set(default.values())) < 2:
+        return []
+    places = list(default)
+    return [Finding("template.differ", f"{listed(places)} differ; {places[-1]} is used.")]
+
+
+def _is_default(place: str) -> bool:
+    if place.startswith(("additional_chat_templates/", "tokenizer.chat_template.")):
+        return False
+    name = place.partition(": ")[2]
+    return name in ("", "default")
+
+
+def describe_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int) -> dict[str, str]:
+    """Kind, size, pre-tokenizer and special tokens, in words."""
+    kind, pre = _describe_kind(subject)
+    spare = num_rows - tokenizer.vocab_size
+    size = f"{tokenizer.vocab_size:,} tokens" + (f", {spare:,} rows without one" if spare > 0 else "")
+    named = {name.removesuffix("_token").upper(): text for name, text in tokenizer.special_texts.items()}
+    special = [f"{name} {text!r} ({tokenizer.token_to_id(text)})" for name, text in named.items()]
+    ids = tokenizer.encode("x")
+    plain = tokenizer.encode("x", add_special_tokens=False)
+    adds = [
+        word
+        for word, is_there in (("BOS before", ids[:1] != plain[:1]), ("EOS after", ids[-1:] != plain[-1:]))
+        if is_there
+    ]
+    return {
+        "kind": kind,
+        "size": size,
+        "pre-tokenizer": pre,
+        "special tokens": f"{len(tokenizer.special_ids):,}: {', '.join(special) or 'none has a name'}",
+        "adds": f"{' and '.join(adds)} a text" if adds else "nothing to a text",
+    }
+
+
+def _describe_kind(subject: Subject) -> tuple[str, str]:
+    """(kind, pre-tokenizer) as the sources name them."""
+    kinds = {"gpt2": "byte-level BPE", "llama": "SentencePiece BPE", "t5": "SentencePiece unigram"}
+    model = subject.metadata.get("tokenizer.ggml.model")
+    if isinstance(model, str):
+        pre = subject.metadata.get("tokenizer.ggml.pre")
+        return kinds.get(model, model), str(pre) if pre and model == "gpt2" else "none"
+    directory = subject.directory
+    document = _load(directory / "tokenizer.json") if directory is not None else {}
+    decoder = str(document.get("decoder"))
+    model_type = document.get("model", {}).get("type") if isinstance(document.get("model"), Mapping) else None
+    family = "byte-level " if "ByteLevel" in decoder else "SentencePiece " if "ByteFallback" in decoder else ""
+    return f"{family}{model_type or 'BPE'}", _describe_pre(document.get("pre_tokenizer"))
+
+
+def _describe_pre(value: Any) -> str:
+    """The steps of a pre-tokenizer; a known pattern by the name that GGUF has for it."""
+    if not isinstance(value, Mapping):
+        return "none"
+    inner = value.get("pretokenizers")
+    steps = inner if isinstance(inner, list) else [value]
+    patterns = tuple(found for step in steps if (found := find_pattern(step)) is not None)
+    known = [name for name, rule in PRE_TOKENIZERS.items() if rule.patterns == patterns]
+    names = [str(step.get("type")) for step in steps if isinstance(step, Mapping)]
+    rest = f" (the words of {known[0]})" if known else f" ({len(patterns)} patterns of its own)" if patterns else ""
+    return " then ".join(names) + rest
+
+
+def find_pattern(step: Any) -> str | None:
+    """The regular expression of a Split step of tokenizer.json."""
+    pattern = step.get("pattern") if isinstance(step, Mapping) else None
+    found = pattern.get("Regex") if isinstance(pattern, Mapping) else None
+    return found if isinstance(found, str) else None
+
+
+def _check_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int) -> list[Finding]:
+    findings = []
+    if tokenizer.vocab_size > num_rows:
+        findings.append(
+            Finding(
+                "tokenizer.rows", f"The tokenizer has {tokenizer.vocab_size:,} tokens, the model {num_rows:,} rows."
+            )
+        )
+    split = [
+        text
+        for id_ in sorted(tokenizer.special_ids)[:_MAX_CHECKED_SPECIALS]
+        if (text := tokenizer.id_to_token(id_)) and tokenizer.encode(text, add_special_tokens=False) != [id_]
+    ]
+    if split:
+        findings.append(Finding("tokenizer.special", f"{listed([repr(text) for text in split])}: not encoded as one."))
+    if subject.config.get("model_type") in ("mistral", "mixtral", "ministral") and _has_pattern_of(
+        subject, "llama-bpe"
+    ):
+        findings.append(Finding("tokenizer.regex", "A Mistral tokenizer cuts words with the pattern of Llama 3."))
+    return findings
+
+
+def _has_pattern_of(subject: Subject, name: str) -> bool:
+    directory = subject.directory
+    document = _load(directory / "tokenizer.json") if directory is not None else {}
+    return f"(the words of {name})" in _describe_pre(document.get("pre_tokenizer"))
+
+
+def _check_ends(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:
+    """Whether generation_config.json, config.json and the tokenizer name the same end."""
+    named: dict[str, set[int]] = {}
+    for name in ("generation_config.json", "config.json"):
+        value = subject.documents.get(name, {}).get("eos_token_id")
+        if value is not None:
+            named[name] = {end for end in (value if isinstance(value, list) else [value]) if isinstance(end, int)}
+    if tokenizer.eos_token_id is not None and named:
+        named["the tokenizer"] = {tokenizer.eos_token_id}
+    if len({frozenset(ends) for ends in named.values()}) < 2:
+        return []
+    says = "; ".join(f"{where} {', '.join(map(str, sorted(ends)))}" for where, ends in named.items())
+    return [Finding("tokenizer.ends", f"{says}.")]
+
+
+def _check_rendered(template: str, tokenizer: Tokenizer, end_ids: set[int]) -> list[Finding]:
+    """A plain conversation: one BOS, and after each answer a token that ends it."""
+    try:
+        with TemplateWorker() as worker:
+            prompt = Chat(tokenizer, worker, template).make_prompt(_CONVERSATION, add_generation_prompt=False)
+    except EngineError as error:
+        return [Finding("template.fails", f"{error}")]
+    findings = []
+    bos = tokenizer.bos_token_id
+    adds_bos = bos is not None and tokenizer.encode("x")[:1] == [bos]
+    begins = prompt.token_ids[:1] == [bos] and bos is not None
+    if bos is not None and prompt.token_ids[:2] == [bos, bos]:
+        findings.append(Finding("template.two-bos", "The template writes BOS twice."))
+    elif begins and adds_bos:
+        findings.append(Finding("template.bos-and-flag", "Both do."))
+    elif adds_bos and not begins:
+        findings.append(Finding("template.no-bos", f"A conversation begins with {_shown(prompt.text[:20])}."))
+    end = _find_end(prompt.token_ids, tokenizer, "two")
+    if end is not None and not set(end) & end_ids:
+        shown = _shown(tokenizer.decode(end, skip_special_tokens=False))
+        findings.append(Finding("template.no-stop", f"After an answer it writes {shown}, which no stop id is part of."))
+    return findings
+
+
+def _find_end(ids: Sequence[int], tokenizer: Tokenizer, answer: str) -> list[int] | None:
+    """The tokens between the first answer and the next question; None where the answer cannot be found."""
+    texts = [tokenizer.token_bytes(id_) for id_ in ids]
+    joined = b"".join(texts)
+    begin, end = joined.find(answer.encode()), joined.find(b"three")
+    if begin < 0 or end < begin:
+        return None
+    begin += len(answer)
+    between, at = [], 0
+    for id_, text in zip(ids, texts, strict=True):
+        if at >= begin and at + len(text) <= end:
+            between.append(id_)
+        at += len(text)
+    return between
+
+
+def _shown(text: str) -> str:
+    return repr(text)

@@ -1,0 +1,124 @@
+"""A path as it is, each part of it read on its own: what one reader refuses does not hide what another one can say.
+
+Invariant: opening never raises for what is wrong with a model; refusals are kept, in the readers' own words. Headers
+and small documents are read, tensors are mapped. Nothing is executed and no file outside the path is looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.contract import Checkpoint, TensorInfo
+from pelton.checkpoint.gguf.container import Value, read_container
+from pelton.checkpoint.hf.safetensors import read_safetensors
+from pelton.checkpoint.hf.shards import read_weights
+from pelton.checkpoint.strict_json import load_object
+from pelton.errors import CheckpointError, ConfigError
+
+Format = Literal["safetensors", "gguf", "pytorch", "onnx", "unknown"]
+DOCUMENTS = ("config.json", "generation_config.json", "tokenizer_config.json", "special_tokens_map.json")
+T = TypeVar("T")
+
+
+@dataclass(slots=True, kw_only=True)
+class Subject:
+    """What could be opened of a path. `refusals` are the reasons why it cannot be served, the first one first."""
+
+    path: Path
+    format: Format
+    checkpoint: Checkpoint | None = None
+    refusals: list[str] = field(default_factory=list)
+    tensors: Mapping[str, TensorInfo] = field(default_factory=dict)
+    documents: dict[str, dict[str, Any]] = field(default_factory=dict)  # by file name, those that are there
+    metadata: Mapping[str, Value] = field(default_factory=dict)  # of a GGUF file
+    names: tuple[str, ...] = ()  # every file below the directory, relative; of a single file, its own name
+
+    @property
+    def directory(self) -> Path | None:
+        """Where the model's files are, if it has a directory of its own."""
+        return self.path if self.path.is_dir() else None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return self.documents.get("config.json", {})
+
+    def attempt(self, action: Callable[[], T]) -> T | None:
+        """The result of `action`, or None and its refusal kept."""
+        try:
+            return action()
+        except (CheckpointError, ConfigError) as error:
+            if str(error) not in self.refusals:
+                self.refusals.append(str(error))
+            return None
+
+    def close(self) -> None:
+        """Let go of the files."""
+        if self.checkpoint is not None:
+            self.checkpoint.close()
+
+
+def open_subject(path: Path) -> Subject:
+    """Open what can be opened. Raises ConfigError only where there is nothing at `path` at all."""
+    if not path.exists():
+        raise ConfigError(f"{path}: there is no such file or directory. Give the path of a model, or a name of one.")
+    subject = Subject(path=path, format=find_format(path), names=list_files(path))
+    for name in DOCUMENTS:
+        if (path / name).is_file():
+            document = subject.attempt(lambda name=name: load_object(path / name))  # type: ignore[misc]
+            subject.documents[name] = document or {}
+    subject.checkpoint = subject.attempt(lambda: open_checkpoint(path))
+    if subject.checkpoint is not None:
+        subject.tensors = subject.checkpoint.tensors
+        if subject.format == "gguf":
+            subject.metadata = read_container(subject.checkpoint.path).metadata
+    else:
+        _read_what_is_left(subject)
+    return subject
+
+
+def find_format(path: Path) -> Format:
+    """By what is there, as `open_checkpoint` tells it."""
+    if path.is_dir():
+        suffixes = {entry.suffix for entry in path.iterdir() if entry.is_file()}
+        if (path / "genai_config.json").exists() or (".onnx" in suffixes and ".safetensors" not in suffixes):
+            return "onnx"
+        if not (path / "config.json").exists() and suffixes & {".gguf"}:
+            return "gguf"
+        if suffixes & {".safetensors"}:
+            return "safetensors"
+        return "pytorch" if suffixes & {".bin", ".pt", ".pth"} else "unknown"
+    by_suffix: dict[str, Format] = {".gguf": "gguf", ".safetensors": "safetensors", ".onnx": "onnx"}
+    by_suffix |= dict.fromkeys((".bin", ".pt", ".pth", ".ckpt"), "pytorch")
+    return by_suffix.get(path.suffix, "unknown")
+
+
+def list_files(path: Path, limit: int = 10_000) -> tuple[str, ...]:
+    """Names of files below `path`, two levels deep, sorted; hidden directories are not entered."""
+    if not path.is_dir():
+        return (path.name,)
+    names = []
+    for entry in sorted(path.iterdir())[:limit]:
+        if entry.is_file():
+            names.append(entry.name)
+        elif entry.is_dir() and not entry.name.startswith("."):
+            names += [f"{entry.name}/{inner.name}" for inner in sorted(entry.iterdir())[:limit] if inner.is_file()]
+    return tuple(names)
+
+
+def _read_what_is_left(subject: Subject) -> None:
+    """Tensors and metadata of a model that was refused as a whole."""
+    path = subject.path
+    if subject.format == "safetensors":
+        read = (lambda: read_weights(path)) if path.is_dir() else (lambda: read_safetensors(path))
+        placed = subject.attempt(read)
+        subject.tensors = {name: tensor.info for name, tensor in (placed or {}).items()}
+    elif subject.format == "gguf":
+        file = next(iter(sorted(path.glob("*.gguf"))), path) if path.is_dir() else path
+        container = subject.attempt(lambda: read_container(file))
+        if container is not None:
+            subject.metadata = container.metadata
+            subject.tensors = {name: tensor.info for name, tensor in container.tensors.items()}

@@ -1,0 +1,40 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.inspection.models import write
+from tests.model_files import safetensors_of
+
+from pelton.cli.main import main
+
+pytestmark = pytest.mark.unit
+
+
+def test_a_screen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(write(tmp_path))]) == 0
+    assert "architecture  llama" in capsys.readouterr().out
+
+
+def test_json_tensors_and_hashes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    assert main(["inspect", str(tmp_path), "--json", "--tensors", "--hash"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["tensors"]["model.norm.weight"]["num_zero"] == 0
+    assert len(document["sha256"]) == 5
+    assert main(["inspect", str(tmp_path), "--tensors"]) == 0
+    assert capsys.readouterr().out.startswith("tensor ")
+
+
+def test_what_is_refused_is_shown_and_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "a.safetensors"
+    path.write_bytes(safetensors_of({"a": np.zeros((2, 3))}))
+    assert main(["inspect", str(path), "--tensors"]) == 1
+    out = capsys.readouterr().out
+    assert "1 tensor, 24 B" in out
+    assert "refused: this model cannot be served" in out
+
+
+def test_no_such_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(tmp_path / "none.gguf")]) == 2
+    assert "no such file" in capsys.readouterr().err

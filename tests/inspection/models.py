@@ -1,0 +1,64 @@
+"""Tiny models for inspections: made whole, then damaged in one place."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tests.fakes import TinyModel, write_safetensors
+
+from pelton.inspection.report import Report, inspect
+
+Tensors = dict[str, npt.NDArray[np.float32]]
+
+
+def write(
+    directory: Path,
+    architecture: str = "LlamaForCausalLM",
+    *,
+    config: Mapping[str, Any] | None = None,
+    tensors: Callable[[Tensors], None] = lambda _: None,
+) -> Path:
+    """The directory of a tiny model with other fields (None: without that field) and other tensors."""
+    model = TinyModel(architecture=architecture)
+    model.write(directory)
+    change(directory / "config.json", config or {})
+    arrays = model.tensors()
+    tensors(arrays)
+    write_safetensors(directory / "model.safetensors", arrays)
+    return directory
+
+
+def change(path: Path, fields: Mapping[str, Any]) -> None:
+    """Set fields of a JSON file, which need not exist; None takes one away."""
+    document = json.loads(path.read_text()) if path.exists() else {}
+    document |= fields
+    path.write_text(json.dumps({name: value for name, value in document.items() if value is not None}))
+
+
+def found(path: Path) -> set[str]:
+    """The ids of everything that an inspection finds."""
+    return ids(inspect(path))
+
+
+def ids(report: Report) -> set[str]:
+    return {finding.id for finding in report.findings}
+
+
+def shard(directory: Path, *, total_size: int | None = None) -> None:
+    """Cut model.safetensors into two shards and an index."""
+    tensors = TinyModel().tensors()
+    (directory / "model.safetensors").unlink()
+    names = list(tensors)
+    weight_map = {}
+    for number, part in enumerate((names[:10], names[10:])):
+        file = f"model-0000{number + 1}-of-00002.safetensors"
+        write_safetensors(directory / file, {name: tensors[name] for name in part})
+        weight_map |= dict.fromkeys(part, file)
+    size = sum(4 * array.size for array in tensors.values()) if total_size is None else total_size
+    index = {"metadata": {"total_size": size}, "weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))

@@ -1,0 +1,70 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.inspection.models import change, found, write
+from tests.model_files import f32, llama_gguf
+
+from pelton.inspection.report import inspect
+
+pytestmark = pytest.mark.unit
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
+LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, set()),
+        ({"auto_map": {"AutoModel": "x.Model"}}, {"config.code"}),
+        ({"_attn_implementation_internal": "someone/kernel"}, {"config.code"}),
+        ({"_attn_implementation": "sdpa"}, set()),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 5.0}}, {"config.rope-twice"}),
+        ({"rope_parameters": {"rope_type": "default", "rope_theta": 5000.0}}, set()),
+        ({"rope_parameters": YARN, "rope_scaling": {**YARN, "factor": 2.0}}, {"config.rope-twice"}),
+        ({"rope_scaling": YARN}, set()),  # 128 stretched by 4 is 512
+        ({"rope_scaling": {**YARN, "factor": 3.0}}, {"config.rope-original"}),
+        ({"rope_scaling": {**YARN, "original_max_position_embeddings": 512}}, set()),  # stretched to 2048
+        ({"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 64}}, set()),
+        ({"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 512}}, {"config.rope-original"}),
+        ({"original_max_position_embeddings": 64}, {"config.rope-missing"}),
+        ({"torch_dtype": "float16"}, {"config.dtype"}),
+    ],
+)
+def test_fields(tmp_path: Path, fields: dict[str, Any], expected: set[str]) -> None:
+    write(tmp_path, config=fields)
+    assert {id_ for id_ in found(tmp_path) if id_.startswith("config.")} == expected
+
+
+def test_a_tokenizer_that_counts_on_more_positions(tmp_path: Path) -> None:
+    write(tmp_path)
+    change(tmp_path / "tokenizer_config.json", {"model_max_length": 4096})
+    assert "config.rope-missing" in found(tmp_path)
+    change(tmp_path / "tokenizer_config.json", {"model_max_length": 10**30})
+    assert "config.rope-missing" not in found(tmp_path)
+
+
+def test_a_base_that_a_gguf_leaves_out(tmp_path: Path) -> None:
+    path = tmp_path / "x.gguf"
+    path.write_bytes(llama_gguf())
+    assert "config.rope-base" not in found(path)
+    path.write_bytes(llama_gguf(ARCH__rope__freq_base=None))
+    assert "config.rope-base" in found(path)
+    path.write_bytes(llama_gguf(ARCH__rope__freq_base=f32(10000.0)))
+    assert "config.rope-base" not in found(path)
+
+
+@pytest.mark.parametrize(("added", "expected"), [(0.0, "config.tie-twice"), (0.5, "config.tied-head")])
+def test_a_head_that_is_stored_although_it_is_tied(tmp_path: Path, added: float, expected: str) -> None:
+    def store(tensors: dict) -> None:  # type: ignore[type-arg]
+        tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"] + added
+
+    write(tmp_path, "Qwen2ForCausalLM", tensors=store)
+    assert {id_ for id_ in found(tmp_path) if "tie" in id_} == {expected}
+
+
+def test_fields_that_are_ignored_are_named(tmp_path: Path) -> None:
+    write(tmp_path, config={"_name_or_path": "x", "initializer_range": 0.02})
+    ignored = {item.why: item.what for item in inspect(tmp_path).ignored}
+    assert "initializer_range" in ignored["config.json: identity, training, or read from elsewhere"]
+    assert ignored["config.json: notes of the program that wrote it"] == "_name_or_path"

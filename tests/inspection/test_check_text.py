@@ -1,0 +1,144 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.fakes import CHAT_TEMPLATE, tokenizer_json
+from tests.inspection.models import change, found, write
+
+from pelton.inspection.check_text import find_pattern, find_templates
+from pelton.inspection.report import inspect
+from pelton.inspection.subject import open_subject
+from pelton.tokenization.pre_tokenizer import PRE_TOKENIZERS
+
+pytestmark = pytest.mark.unit
+BOS = "<|im_start|>"
+
+
+def text_ids(path: Path) -> set[str]:
+    return {id_ for id_ in found(path) if id_.startswith(("template.", "tokenizer."))}
+
+
+def set_template(directory: Path, template: str | None) -> Path:
+    change(directory / "tokenizer_config.json", {"chat_template": template})
+    return directory
+
+
+def test_a_sound_tokenizer_and_template(tmp_path: Path) -> None:
+    write(tmp_path)
+    change(tmp_path / "generation_config.json", {"eos_token_id": 258})
+    report = inspect(tmp_path)
+    assert text_ids(tmp_path) == set()
+    assert report.text.tokenizer == {
+        "kind": "byte-level BPE",
+        "size": "259 tokens",
+        "pre-tokenizer": "ByteLevel",
+        "special tokens": "3: EOS '<|im_end|>' (258)",
+        "adds": "nothing to a text",
+    }
+    assert report.text.end_ids == {258: "<|im_end|>"}
+    assert report.text.variables == ["add_generation_prompt", "messages"]
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        (CHAT_TEMPLATE.replace("<|im_end|>", "<|im_start|>"), {"template.no-stop"}),
+        ("{{ raise_exception('no') }}", {"template.fails"}),
+        ("{% for %}", {"template.fails"}),
+        (CHAT_TEMPLATE + "{{ strftime_now('%Y') }}", {"template.clock"}),
+        (None, {"template.missing"}),
+    ],
+)
+def test_templates(tmp_path: Path, template: str | None, expected: set[str]) -> None:
+    set_template(write(tmp_path), template)
+    assert text_ids(tmp_path) - {"tokenizer.ends"} == expected
+
+
+@pytest.mark.parametrize(
+    ("prefix", "adds_bos", "expected"),
+    [
+        (BOS + BOS, True, {"template.two-bos"}),
+        (BOS, True, {"template.bos-and-flag"}),
+        (BOS, False, set()),
+        ("", True, {"template.no-bos"}),
+    ],
+)
+def test_bos(tmp_path: Path, prefix: str, adds_bos: bool, expected: set[str]) -> None:
+    body = "{% for message in messages %}{{ message.content }}<|im_end|>{% endfor %}"
+    set_template(write(tmp_path), prefix + body)
+    change(tmp_path / "tokenizer_config.json", {"bos_token": BOS, "add_bos_token": adds_bos})
+    assert {id_ for id_ in text_ids(tmp_path) if "bos" in id_} == expected
+
+
+def test_places_of_the_default_template(tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    assert "template.differ" not in text_ids(tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(CHAT_TEMPLATE + "\n")
+    assert "template.differ" in text_ids(tmp_path)
+
+
+def test_named_templates_may_differ(tmp_path: Path) -> None:
+    write(tmp_path)
+    named = [{"name": "default", "template": CHAT_TEMPLATE}, {"name": "tool_use", "template": "x"}]
+    set_template(tmp_path, named)  # type: ignore[arg-type]
+    (tmp_path / "additional_chat_templates").mkdir()
+    (tmp_path / "additional_chat_templates" / "rag.jinja").write_text("y")
+    assert "template.differ" not in text_ids(tmp_path)
+    assert list(find_templates(open_subject(tmp_path))) == [
+        "tokenizer_config.json: default",
+        "tokenizer_config.json: tool_use",
+        "additional_chat_templates/rag.jinja",
+    ]
+
+
+def test_sources_that_name_different_ends(tmp_path: Path) -> None:
+    write(tmp_path)
+    assert "tokenizer.ends" in text_ids(tmp_path)  # generation_config.json has two
+
+
+def test_more_tokens_than_rows(tmp_path: Path) -> None:
+    def cut(tensors: dict) -> None:  # type: ignore[type-arg]
+        for name in ("model.embed_tokens.weight", "lm_head.weight"):
+            tensors[name] = tensors[name][:256]
+
+    write(tmp_path, config={"vocab_size": 256, "eos_token_id": 3}, tensors=cut)
+    change(tmp_path / "generation_config.json", {"eos_token_id": 3})
+    assert "tokenizer.rows" in text_ids(tmp_path)
+
+
+def test_special_tokens_that_are_split(tmp_path: Path) -> None:
+    """A normalizer that changes the text of a special token which is looked for in normalized text."""
+    write(tmp_path)
+    document = tokenizer_json()
+    for token in document["added_tokens"]:
+        token["normalized"] = True
+    document["normalizer"] = {"type": "Replace", "pattern": {"String": "|"}, "content": "!"}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+    assert text_ids(tmp_path) >= set()
+
+
+def pre_tokenizer(name: str) -> dict[str, Any]:
+    steps: list[dict[str, Any]] = [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in PRE_TOKENIZERS[name].patterns
+    ]
+    steps.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False})
+    return {"type": "Sequence", "pretokenizers": steps}
+
+
+def test_a_known_pattern_is_named_and_one_of_another_family_suspected(tmp_path: Path) -> None:
+    write(tmp_path, "MistralForCausalLM")
+    for name, is_wrong in (("llama-bpe", True), ("tekken", False)):
+        document = {**tokenizer_json(), "pre_tokenizer": pre_tokenizer(name)}
+        (tmp_path / "tokenizer.json").write_text(json.dumps(document))
+        report = inspect(tmp_path)
+        assert report.text.tokenizer["pre-tokenizer"] == f"Split then ByteLevel (the words of {name})"
+        assert ("tokenizer.regex" in {finding.id for finding in report.findings}) == is_wrong
+
+
+def test_patterns_of_steps() -> None:
+    assert find_pattern({"type": "Split", "pattern": {"Regex": "x"}}) == "x"
+    assert find_pattern({"type": "Split", "pattern": {"String": "x"}}) is None
+    assert find_pattern("no step") is None

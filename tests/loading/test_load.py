@@ -42,7 +42,8 @@ def tensors():
         shapes |= {layer + "mlp.down_proj.weight": (8, 12)}
         shapes |= {layer + n: (8,) for n in ("input_layernorm.weight", "post_attention_layernorm.weight")}
     rng = np.random.default_rng(0)
-    return {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    arrays = {name: rng.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+    return arrays | {"lm_head.weight": arrays["model.embed_tokens.weight"]}
 
 
 def test_a_model_is_loaded_and_says_what_it_dropped():

@@ -103,6 +103,20 @@ def test_spare_tensor_is_dropped_with_its_reason():
     assert "lm_head" not in loaded.weights
 
 
+def test_a_spare_tensor_must_equal_what_it_copies():
+    rows = tuple(replace(row, copies="embed") if row.spare else row for row in MAP.rows)
+    weight_map, tied = replace(MAP, rows=rows), replace(SPEC, tied_embeddings=True)
+    arrays = tensors()
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from model\.embed\.weight, and the config"):
+        load_weights(MemoryCheckpoint(arrays, tied), weight_map, tied)
+    arrays["lm_head.weight"] = arrays["model.embed.weight"].copy()
+    loaded = load_weights(MemoryCheckpoint(arrays, tied), weight_map, tied)
+    assert loaded.dropped == (("lm_head.weight", "tied"),)
+    arrays["lm_head.weight"] = arrays["model.embed.weight"][:, :3]
+    with pytest.raises(CheckpointError, match="differs"):
+        load_weights(MemoryCheckpoint(arrays, tied), weight_map, tied)
+
+
 def test_a_condition_asks_for_a_tensor():
     with pytest.raises(CheckpointError, match=r"tensors model\.layers\.0\.b, model\.layers\.1\.b are missing"):
         load(tensors(), replace(SPEC, mlp_bias=True))

@@ -101,7 +101,7 @@ KINDS: Final[dict[str, Kind]] = {
     "config.tied-head": Kind(
         "error",
         "a head that is stored and differs from the embedding, in a model that ties them",
-        "One of the two is wrong. Set tie_word_embeddings to false if the stored head is meant.",
+        "It is refused. Set tie_word_embeddings to false if the stored head is meant, or remove it.",
     ),
     "config.tie-twice": Kind(
         "note",

@@ -11,6 +11,8 @@ import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.model_spec import ModelSpec
@@ -21,6 +23,7 @@ from pelton.plan import Row, WeightMap
 from pelton.plan.weight_map import Transform
 
 LAYER, EXPERT = "{i}", "{x}"
+COMPARED_ROWS = 4096  # at once, of two tensors that should be equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +56,13 @@ def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec)
     found: dict[str, str] = {}
     dropped: list[tuple[str, str]] = []
     unknown: list[str] = []
+    spare: dict[str, Place] = {}
     for name in checkpoint.tensors:
         expected = matching(name, places, weight_map)
         reason = drop_reason(name, weight_map) if expected is None else None
         if expected is not None and not places[expected].is_wanted(spec):
             reason = spare_reason(places[expected], spec, checkpoint, name)
+            spare[name] = places[expected]
         if reason is not None:
             dropped.append((name, reason))
         elif expected is None:
@@ -78,6 +83,10 @@ def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec)
             f"{checkpoint.path}: {listed(missing)} missing, and {spec.architecture!r} needs "
             f"{'it' if len(missing) == 1 else 'them'}. The file is incomplete or of another architecture."
         )
+    originals = {places[key].to: name for key, name in found.items()}
+    for name, place in spare.items():
+        if (original := originals.get(place.row.copies or "")) is not None:
+            check_copy(checkpoint, name, original)
     return LoadedWeights(stacked(checkpoint, wanted, found, spec), tuple(dropped))
 
 
@@ -154,6 +163,30 @@ def spare_reason(place: Place, spec: ModelSpec, checkpoint: Checkpoint, name: st
             "The configuration and the weights belong to different models."
         )
     return "a bias of zeros, and the model has none"
+
+
+def check_copy(checkpoint: Checkpoint, name: str, original: str) -> None:
+    """Raise CheckpointError unless the spare tensor `name` equals what it is said to be a copy of.
+
+    A head that differs from the embedding in a model that ties them: one of the two is wrong, and which one a program
+    uses depends on the program. Costs a pass over both.
+    """
+    if not is_equal(checkpoint.read(name), checkpoint.read(original)):
+        raise CheckpointError(
+            f"{checkpoint.path}: {name} differs from {original}, and the configuration ties them. Set "
+            f"tie_word_embeddings to false if {name} is meant, or remove it if it is not."
+        )
+
+
+def is_equal(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors hold the same bytes."""
+    if (one.shape, one.scheme) != (other.shape, other.scheme):
+        return False
+    ours, theirs = one.payload, other.payload
+    return all(
+        np.array_equal(ours[begin : begin + COMPARED_ROWS], theirs[begin : begin + COMPARED_ROWS])
+        for begin in range(0, len(ours), COMPARED_ROWS)
+    )
 
 
 def stacked(

@@ -92,6 +92,7 @@ def outer_rows(norm: Transform = "none") -> tuple[Row, ...]:
             shard="rows",
             when=lambda spec: not spec.tied_embeddings,
             spare="the head is tied to the embedding",
+            copies="embed",
         ),
     )
 

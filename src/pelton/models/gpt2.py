@@ -29,6 +29,7 @@ WEIGHTS = WeightMap(
             gguf="output.weight",
             when=lambda spec: not spec.tied_embeddings,
             spare="the head is tied to the embedding",
+            copies="embed",
         ),
         layer_row("attn_norm", "ln_1.weight", "attn_norm.weight"),
         layer_row("attn_norm_bias", "ln_1.bias", "attn_norm.bias"),

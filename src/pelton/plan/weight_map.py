@@ -36,7 +36,8 @@ class Row:
     """One tensor: `to` is its plan name, `hf` and `gguf` its names in files (None: not stored there).
 
     `when` tells from the spec whether the tensor must be there, `in_layer` from its layer's. Where one says no, the
-    tensor must be absent, unless `spare` names the reason why a stray copy is dropped (a tied head stored twice).
+    tensor must be absent, unless `spare` names the reason why a stray copy is dropped (a tied head stored twice); it
+    must then equal the tensor of the row `copies`.
     """
 
     to: str
@@ -48,6 +49,7 @@ class Row:
     when: Condition = always
     in_layer: LayerCondition = always
     spare: str | None = None
+    copies: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from pelton import errors
@@ -104,7 +106,51 @@ def walk(error: type[errors.EngineError], depth: int = 0) -> Iterator[tuple[type
             yield from walk(child, depth + 1)
 
 
+FAILURES = ROOT / "tests" / "catalogue" / "rows"
+FAILURES_INTRODUCTION = """\
+# Known failures
+
+Made by `make docs` from `tests/catalogue/rows`; a test compares the two.
+
+What has gone wrong in public when models were converted, quantized or loaded, mostly without any error, and what
+Pelton does about each. A row names the tests that show it; *not here* means that there is nothing to go wrong, *not
+yet* that the check is still missing. References are issues of the project named, or its source.
+"""
+
+
+def render_failures() -> str:
+    """docs/reference/known-failures.md."""
+    groups = {path.name[0].upper(): yaml.safe_load(path.read_text("utf-8")) for path in sorted(FAILURES.glob("*.yaml"))}
+    rows = [row for group in groups.values() for row in group["rows"].values()]
+    tested = sum("not_applicable" not in row and "not_yet" not in row for row in rows)
+    missing = sum("not_yet" in row for row in rows)
+    counts = f"{len(rows)} rows: {tested} with tests, {missing} not yet, {len(rows) - tested - missing} not here."
+    parts = [FAILURES_INTRODUCTION, counts]
+    for letter, group in groups.items():
+        cells = [(name, row["what"], list_references(row["seen"]), tell(row)) for name, row in group["rows"].items()]
+        table = format_markdown_table(("", "what went wrong", "where", "what Pelton does, and the test"), cells)
+        parts.append(f"## {letter}. {group['title']}\n\n{table}")
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def list_references(seen: list[str]) -> str:
+    """Links to issues, names of sources."""
+    issues = [(name, *name.split("#")) for name in seen if "#" in name]
+    links = [f"[{name}](https://github.com/{project}/issues/{number})" for name, project, number in issues]
+    return ", ".join(links + [name for name in seen if "#" not in name])
+
+
+def tell(row: dict[str, Any]) -> str:
+    """The last cell of a row."""
+    reasons = [
+        f"*{word}*: {row[key]}." for key, word in (("not_applicable", "not here"), ("not_yet", "not yet")) if key in row
+    ]
+    tests = [f"[{name.partition('::')[2]}](../../{name.partition('::')[0]})" for name in row.get("tests", [])]
+    return " ".join(part for part in (row.get("does", ""), *reasons, ", ".join(tests)) if part)
+
+
 PAGES = {
+    "docs/reference/known-failures.md": render_failures,
     "docs/reference/configuration.md": render_configuration,
     "docs/reference/errors.md": render_errors,
     "docs/reference/metrics.md": render_metrics,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tests.fakes import TinyModel, write_safetensors
 
 from pelton.inspection.report import Report, inspect
+from pelton.tokenization.pre_tokenizer import PRE_TOKENIZERS
 
 Tensors = dict[str, npt.NDArray[np.float32]]
 
@@ -62,3 +63,13 @@ def shard(directory: Path, *, total_size: int | None = None) -> None:
     size = sum(4 * array.size for array in tensors.values()) if total_size is None else total_size
     index = {"metadata": {"total_size": size}, "weight_map": weight_map}
     (directory / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def pre_tokenizer(name: str) -> dict[str, Any]:
+    """What a tokenizer.json has to cut words as the models of a GGUF name do."""
+    steps: list[dict[str, Any]] = [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
+        for pattern in PRE_TOKENIZERS[name].patterns
+    ]
+    steps.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False})
+    return {"type": "Sequence", "pretokenizers": steps}

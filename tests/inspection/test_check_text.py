@@ -1,15 +1,13 @@
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from tests.fakes import CHAT_TEMPLATE, tokenizer_json
-from tests.inspection.models import change, found, write
+from tests.inspection.models import change, found, pre_tokenizer, write
 
 from pelton.inspection.check_text import find_pattern, find_templates
 from pelton.inspection.report import inspect
 from pelton.inspection.subject import open_subject
-from pelton.tokenization.pre_tokenizer import PRE_TOKENIZERS
 
 pytestmark = pytest.mark.unit
 BOS = "<|im_start|>"
@@ -109,23 +107,12 @@ def test_more_tokens_than_rows(tmp_path: Path) -> None:
 
 
 def test_special_tokens_that_are_split(tmp_path: Path) -> None:
-    """A normalizer that changes the text of a special token which is looked for in normalized text."""
     write(tmp_path)
+    assert "tokenizer.special" not in text_ids(tmp_path)
     document = tokenizer_json()
-    for token in document["added_tokens"]:
-        token["normalized"] = True
-    document["normalizer"] = {"type": "Replace", "pattern": {"String": "|"}, "content": "!"}
+    document["added_tokens"][1]["single_word"] = True
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
-    assert text_ids(tmp_path) >= set()
-
-
-def pre_tokenizer(name: str) -> dict[str, Any]:
-    steps: list[dict[str, Any]] = [
-        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
-        for pattern in PRE_TOKENIZERS[name].patterns
-    ]
-    steps.append({"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False})
-    return {"type": "Sequence", "pretokenizers": steps}
+    assert "tokenizer.special" in text_ids(tmp_path)
 
 
 def test_a_known_pattern_is_named_and_one_of_another_family_suspected(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "tokenizer.special": Kind(
         "error",
-        "special tokens that do not encode to one id",
+        "special tokens that are not one id inside a text",
         "The control tokens of a conversation would reach the model as plain text. Use the original tokenizer.",
     ),
     "tokenizer.regex": Kind(

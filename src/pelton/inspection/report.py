@@ -131,7 +131,9 @@ def make_report(subject: Subject) -> Report:
         report.model = describe_model(checkpoint)
     if checkpoint is not None and account is not None:
         _take_account(report, checkpoint, account)
-        report.findings += subject.attempt(lambda: check_head(checkpoint, account)) or []
+        heads = subject.attempt(lambda: check_head(checkpoint, account)) or []
+        report.refusals += [f"{checkpoint.path}: {found.sentence}" for found in heads if found.id == "config.tied-head"]
+        report.findings += heads
         report.findings += subject.attempt(lambda: check_norms(checkpoint, account)) or []
     _measure(report, account)
     used, ignored = split_files(subject)

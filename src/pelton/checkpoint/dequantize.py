@@ -12,16 +12,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from pelton.checkpoint.scheme import USABLE, get_scheme, row_bytes
+from pelton.checkpoint.block_bits import Bytes, Floats, half, nibbles, spread, two_bits
+from pelton.checkpoint.dequantize_codebooks import CODEBOOK_BLOCKS
+from pelton.checkpoint.dequantize_few_levels import E2M1_DOUBLED, FEW_LEVELS_BLOCKS
+from pelton.checkpoint.scheme import NUMERIC, get_scheme, row_bytes
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
 
 __all__ = ["dequantize", "dequantize_rows", "row_bytes"]
-
-Bytes = npt.NDArray[np.uint8]
-Floats = npt.NDArray[np.float32]
 
 
 def dequantize(tensor: Tensor) -> Floats:
@@ -31,9 +30,9 @@ def dequantize(tensor: Tensor) -> Floats:
 
 def dequantize_rows(scheme: str, payload: Bytes) -> Floats:
     """[rows, row_bytes] of any scheme -> [rows, elements] float32, a fresh array."""
-    if scheme not in USABLE:
+    if scheme not in NUMERIC:
         raise CheckpointError(
-            f"{scheme} weights have no exact float32 values here. Known: {', '.join(sorted(USABLE))}."
+            f"{scheme} weights have no exact float32 values here. Known: {', '.join(sorted(NUMERIC))}."
         )
     known = get_scheme(scheme)
     num_rows, num_bytes = payload.shape
@@ -57,73 +56,51 @@ def _bf16(blocks: Bytes) -> Floats:
     return (blocks.view("<u2").astype(np.uint32) << 16).view(np.float32)
 
 
-def _half(blocks: Bytes, at: int) -> Floats:
-    """The float16 at byte `at` of each block: [N, 1]."""
-    return np.ascontiguousarray(blocks[:, at : at + 2]).view("<f2").astype(np.float32)
-
-
-def _nibbles(packed: Bytes) -> Bytes:
-    """[N, B] -> [N, 2B]: all low halves, then all high ones."""
-    return np.concatenate((packed & 15, packed >> 4), axis=1)
-
-
 def _fifth_bits(blocks: Bytes, at: int) -> Bytes:
     """The 32 bits of the word at byte `at`, lowest first, each worth 16: [N, 32]."""
     return np.unpackbits(blocks[:, at : at + 4], axis=1, bitorder="little") << np.uint8(4)
 
 
 def _q4_0(blocks: Bytes) -> Floats:
-    return _half(blocks, 0) * (_nibbles(blocks[:, 2:]).astype(np.float32) - 8)
+    return half(blocks, 0) * (nibbles(blocks[:, 2:]).astype(np.float32) - 8)
 
 
 def _q4_1(blocks: Bytes) -> Floats:
-    return _half(blocks, 0) * _nibbles(blocks[:, 4:]).astype(np.float32) + _half(blocks, 2)
+    return half(blocks, 0) * nibbles(blocks[:, 4:]).astype(np.float32) + half(blocks, 2)
 
 
 def _q5_0(blocks: Bytes) -> Floats:
-    quants = _nibbles(blocks[:, 6:]) | _fifth_bits(blocks, 2)
-    return _half(blocks, 0) * (quants.astype(np.float32) - 16)
+    quants = nibbles(blocks[:, 6:]) | _fifth_bits(blocks, 2)
+    return half(blocks, 0) * (quants.astype(np.float32) - 16)
 
 
 def _q5_1(blocks: Bytes) -> Floats:
-    quants = _nibbles(blocks[:, 8:]) | _fifth_bits(blocks, 4)
-    return _half(blocks, 0) * quants.astype(np.float32) + _half(blocks, 2)
+    quants = nibbles(blocks[:, 8:]) | _fifth_bits(blocks, 4)
+    return half(blocks, 0) * quants.astype(np.float32) + half(blocks, 2)
 
 
 def _q8_0(blocks: Bytes) -> Floats:
-    return _half(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8).astype(np.float32)
-
-
-def _spread(scales: Floats, count: int) -> Floats:
-    """Each of [N, G] scales for `count` neighbouring elements: [N, G * count]."""
-    return np.repeat(scales, count, axis=1)
-
-
-def _two_bits(packed: Bytes) -> Bytes:
-    """[N, 64] -> [N, 256]: for each half of 32 bytes, four runs of 32, lowest bits first."""
-    halves = packed.reshape(-1, 2, 1, 32)
-    shifts = np.array([0, 2, 4, 6], dtype=np.uint8).reshape(1, 1, 4, 1)
-    return ((halves >> shifts) & np.uint8(3)).reshape(-1, 256)
+    return half(blocks, 0) * np.ascontiguousarray(blocks[:, 2:]).view(np.int8).astype(np.float32)
 
 
 def _q2_k(blocks: Bytes) -> Floats:
-    scales, quants = blocks[:, :16], _two_bits(blocks[:, 16:80])
-    d, dmin = _half(blocks, 80), _half(blocks, 82)
-    steps = _spread(d * (scales & 15).astype(np.float32), 16)
-    return steps * quants.astype(np.float32) - _spread(dmin * (scales >> 4).astype(np.float32), 16)
+    scales, quants = blocks[:, :16], two_bits(blocks[:, 16:80])
+    d, dmin = half(blocks, 80), half(blocks, 82)
+    steps = spread(d * (scales & 15).astype(np.float32), 16)
+    return steps * quants.astype(np.float32) - spread(dmin * (scales >> 4).astype(np.float32), 16)
 
 
 def _q3_k(blocks: Bytes) -> Floats:
     """The third bit of element 32 * b + l is bit b of hmask[l], and stands for -4 where it is clear."""
-    hmask, quants = blocks[:, :32], _two_bits(blocks[:, 32:96])
+    hmask, quants = blocks[:, :32], two_bits(blocks[:, 32:96])
     bits = np.arange(8, dtype=np.uint8).reshape(1, 8, 1)
     is_set = ((hmask.reshape(-1, 1, 32) >> bits) & 1).reshape(-1, 256)
     values = quants.astype(np.float32) - np.where(is_set == 1, np.float32(0), np.float32(4))
-    low, high = _nibbles(blocks[:, 96:104]), blocks[:, 104:108]
+    low, high = nibbles(blocks[:, 96:104]), blocks[:, 104:108]
     shifts = np.array([0, 2, 4, 6], dtype=np.uint8).reshape(1, 4, 1)
     upper = ((high.reshape(-1, 1, 4) >> shifts) & 3).reshape(-1, 16)
     scales = (low | (upper << np.uint8(4))).astype(np.float32) - 32
-    return _spread(_half(blocks, 108) * scales, 16) * values
+    return spread(half(blocks, 108) * scales, 16) * values
 
 
 def _six_bit_scales(packed: Bytes) -> tuple[Bytes, Bytes]:
@@ -136,14 +113,14 @@ def _six_bit_scales(packed: Bytes) -> tuple[Bytes, Bytes]:
 
 def _scaled_with_minimums(blocks: Bytes, quants: Bytes) -> Floats:
     scales, minimums = _six_bit_scales(blocks[:, 4:16])
-    steps = _half(blocks, 0) * scales.astype(np.float32)
-    offsets = _half(blocks, 2) * minimums.astype(np.float32)
-    return _spread(steps, 32) * quants.astype(np.float32) - _spread(offsets, 32)
+    steps = half(blocks, 0) * scales.astype(np.float32)
+    offsets = half(blocks, 2) * minimums.astype(np.float32)
+    return spread(steps, 32) * quants.astype(np.float32) - spread(offsets, 32)
 
 
 def _nibbles_by_64(packed: Bytes) -> Bytes:
     """[N, 128] -> [N, 256]: of each 32 bytes the low halves, then the high ones."""
-    return _nibbles(packed.reshape(-1, 32)).reshape(-1, 256)
+    return nibbles(packed.reshape(-1, 32)).reshape(-1, 256)
 
 
 def _q4_k(blocks: Bytes) -> Floats:
@@ -159,21 +136,20 @@ def _q5_k(blocks: Bytes) -> Floats:
 
 def _q6_k(blocks: Bytes) -> Floats:
     """Of each half: low bits from 64 bytes (low nibbles, then high ones), high bits from 32 bytes, two at a time."""
-    low = _nibbles(blocks[:, :128].reshape(-1, 64)).reshape(-1, 256)
-    high = _two_bits(blocks[:, 128:192])
+    low = nibbles(blocks[:, :128].reshape(-1, 64)).reshape(-1, 256)
+    high = two_bits(blocks[:, 128:192])
     quants = (low | (high << np.uint8(4))).astype(np.float32) - 32
     scales = np.ascontiguousarray(blocks[:, 192:208]).view(np.int8).astype(np.float32)
-    return _spread(_half(blocks, 208) * scales, 16) * quants
+    return spread(half(blocks, 208) * scales, 16) * quants
 
 
 _IQ4_VALUES = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.float32
 )  # of ggml's kvalues_iq4nl
-_E2M1_DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.float32)
 
 
 def _iq4_nl(blocks: Bytes) -> Floats:
-    return _half(blocks, 0) * _IQ4_VALUES[_nibbles(blocks[:, 2:])]
+    return half(blocks, 0) * _IQ4_VALUES[nibbles(blocks[:, 2:])]
 
 
 def _iq4_xs(blocks: Bytes) -> Floats:
@@ -181,16 +157,16 @@ def _iq4_xs(blocks: Bytes) -> Floats:
     groups = np.arange(8, dtype=np.uint16)
     high = np.ascontiguousarray(blocks[:, 2:4]).view("<u2") >> (2 * groups) & 3
     low = (np.repeat(blocks[:, 4:8], 2, axis=1) >> (4 * (groups % 2)).astype(np.uint8)) & 15
-    steps = _half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)
-    codes = _nibbles(blocks[:, 8:].reshape(-1, 16)).reshape(-1, 256)
-    return _spread(steps, 32) * _IQ4_VALUES[codes]
+    steps = half(blocks, 0) * ((low | high << 4).astype(np.float32) - 32)
+    codes = nibbles(blocks[:, 8:].reshape(-1, 16)).reshape(-1, 256)
+    return spread(steps, 32) * _IQ4_VALUES[codes]
 
 
 def _mxfp4(blocks: Bytes) -> Floats:
     """2^(e - 128) is half of the scale; the integers are twice the numbers."""
     exponents = blocks[:, :1].astype(np.uint32)
     bits = np.where(exponents < 2, np.uint32(0x00200000) << np.minimum(exponents, 1), (exponents - 1) << 23)
-    return bits.astype(np.uint32).view(np.float32) * _E2M1_DOUBLED[_nibbles(blocks[:, 1:])]
+    return bits.astype(np.uint32).view(np.float32) * E2M1_DOUBLED[nibbles(blocks[:, 1:])]
 
 
 def _grouped(blocks: Bytes, integers: Bytes) -> Floats:
@@ -199,7 +175,7 @@ def _grouped(blocks: Bytes, integers: Bytes) -> Floats:
 
 
 def _int4(blocks: Bytes) -> Floats:
-    return _grouped(blocks, _nibbles(blocks[:, 5:].reshape(-1, 16)).reshape(len(blocks), -1))
+    return _grouped(blocks, nibbles(blocks[:, 5:].reshape(-1, 16)).reshape(len(blocks), -1))
 
 
 def _int8(blocks: Bytes) -> Floats:
@@ -227,4 +203,6 @@ _BLOCKS: dict[str, Callable[[Bytes], Floats]] = {
     "INT4_G128": _int4,
     "INT8_G32": _int8,
     "INT8_G128": _int8,
+    **CODEBOOK_BLOCKS,
+    **FEW_LEVELS_BLOCKS,
 }

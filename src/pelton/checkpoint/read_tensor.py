@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.mapped_file import MappedFile
-from pelton.checkpoint.scheme import GROUPED, SCHEMES, USABLE, row_bytes
+from pelton.checkpoint.scheme import GROUPED, READABLE, SCHEMES, row_bytes
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError, nearest
 
 
 def make_tensor(file: MappedFile, info: TensorInfo, offset: int) -> Tensor:
     """The tensor at `offset`: a view, not a copy. Raises CheckpointError for a scheme nothing here computes with."""
-    if info.scheme not in USABLE:
+    if info.scheme not in READABLE:
         raise CheckpointError(
             f"{file.path}: tensor {info.name!r} is stored as {info.scheme}, which cannot be computed with. Use a file "
-            f"with another quantization, for example Q4_K_M or IQ4_XS. Known: {', '.join(sorted(USABLE - GROUPED))}."
+            f"with another quantization, for example Q4_K_M or IQ4_XS. Known: {', '.join(sorted(READABLE - GROUPED))}."
         )
     num_rows = math.prod(info.shape[:-1])
     length = row_bytes(info.scheme, info.shape[-1] if info.shape else 1)

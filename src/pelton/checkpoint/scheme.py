@@ -4,7 +4,8 @@ A scheme stores `block_size` neighbouring elements of a row in `block_bytes` byt
 GGUF numbers its schemes (`gguf_id`), safetensors writes dtype names. A scheme that no code can dequantize is listed
 all the same: its tensors can be measured and skipped, and are refused by name when one is read.
 Groups are ours, no file has them: a float32 scale, a zero point of one byte, then 32 or 128 integers. The weights of
-GPTQ, AWQ and compressed-tensors become such rows when they are read (`hf.quantized`).
+GPTQ, AWQ and compressed-tensors become such rows when they are read (`hf.quantized`). NVFP4_SCALED is ours too: before
+each NVFP4 block the float32 scale of its tensor.
 Source: the type tables of ggml and of the safetensors format.
 """
 
@@ -34,11 +35,13 @@ _ALL = (
     Scheme("Q5_0", 32, 22, 6),
     Scheme("Q5_1", 32, 24, 7),
     Scheme("Q8_0", 32, 34, 8),
+    Scheme("Q8_1", 32, 36, 9),
     Scheme("Q2_K", 256, 84, 10),
     Scheme("Q3_K", 256, 110, 11),
     Scheme("Q4_K", 256, 144, 12),
     Scheme("Q5_K", 256, 176, 13),
     Scheme("Q6_K", 256, 210, 14),
+    Scheme("Q8_K", 256, 292, 15),
     Scheme("IQ2_XXS", 256, 66, 16),
     Scheme("IQ2_XS", 256, 74, 17),
     Scheme("IQ3_XXS", 256, 98, 18),
@@ -57,6 +60,9 @@ _ALL = (
     Scheme("TQ2_0", 256, 66, 35),
     Scheme("MXFP4", 32, 17, 39),
     Scheme("NVFP4", 64, 36, 40),
+    Scheme("Q1_0", 128, 18, 41),
+    Scheme("Q2_0", 64, 18, 42),
+    Scheme("NVFP4_SCALED", 64, 4 + 36),
     Scheme("INT4_G32", 32, 4 + 1 + 16),
     Scheme("INT4_G128", 128, 4 + 1 + 64),
     Scheme("INT8_G32", 32, 4 + 1 + 32),
@@ -80,12 +86,23 @@ _ALL = (
 SCHEMES = {scheme.name: scheme for scheme in _ALL}
 BY_GGUF_ID = {scheme.gguf_id: scheme for scheme in _ALL if scheme.gguf_id is not None}
 
-# The schemes whose numbers `dequantize` knows, and that a model may therefore use.
+# The schemes that kernels compute with.
 DENSE = frozenset({"F32", "F16", "BF16"})
 CODED = frozenset({"IQ4_NL", "IQ4_XS", "MXFP4"})
 GROUPED = frozenset({"INT4_G32", "INT4_G128", "INT8_G32", "INT8_G128"})
 QUANTIZED = CODED | GROUPED | {"Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"}
 USABLE = DENSE | QUANTIZED
+
+# The schemes that no kernel knows: loading makes usable ones of them (`loading.expand`). The last two hold
+# intermediate results; they are read where a file has them all the same, and never written.
+READ_ONLY = frozenset({"Q8_1", "Q8_K"})
+EXPANDED = READ_ONLY | {
+    *("IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S"),
+    *("TQ1_0", "TQ2_0", "Q1_0", "Q2_0", "NVFP4", "NVFP4_SCALED", "F64"),
+}
+READABLE = USABLE | EXPANDED  # a model's weights
+INTEGERS = frozenset({"I8", "I16", "I32", "I64"})  # numbers, and yet no weights: without a scale they mean nothing
+NUMERIC = READABLE | INTEGERS  # `dequantize` knows their numbers
 
 
 def get_scheme(name: str) -> Scheme:

@@ -8,6 +8,7 @@ from functools import reduce
 from pelton.backends.executable import Backend, Executable, Limits
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.model_spec import ModelSpec
+from pelton.loading.expand import log_expanded
 from pelton.loading.shape_check import check_shapes
 from pelton.loading.weights import load_weights
 from pelton.models import find_model
@@ -33,6 +34,7 @@ def load_model(checkpoint: Checkpoint, backend: Backend, limits: Limits, max_mod
     model = find_model(spec.architecture)
     loaded = load_weights(checkpoint, model.WEIGHTS, spec)
     check_shapes(loaded.weights, spec)
+    log_expanded(checkpoint.tensors.values())
     recorder = Recorder()
     shapes = {name: weight.shape for name, weight in loaded.weights.items()}
     recorded = recorder.plan(model.record(recorder, spec, Weights(shapes), max_model_len))

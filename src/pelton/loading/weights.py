@@ -16,6 +16,7 @@ import numpy as np
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.model_spec import ModelSpec
+from pelton.checkpoint.recode import recoded
 from pelton.checkpoint.weight import Tensor, Weight
 from pelton.errors import CheckpointError, nearest
 from pelton.loading.transform import expert_matrices, transformed
@@ -212,8 +213,11 @@ def pieces(tensor: Tensor, place: Place, spec: ModelSpec) -> list[tuple[int, Ten
     """What the tensor brings to its weight, by expert: one transformed tensor, or a matrix for each expert."""
     if place.transform == "experts":
         assert spec.experts is not None, f"{place.to}: this model has no experts"
-        return list(enumerate(expert_matrices(tensor, spec.experts.num_experts)))
-    return [(place.expert or 0, transformed(tensor, place.transform, spec, place.layer))]
+        matrices = expert_matrices(tensor, spec.experts.num_experts)
+        return [(expert, recoded(matrix)) for expert, matrix in enumerate(matrices)]
+    # Doubles are vectors that transforms compute with; of the others, rows are moved as they are stored.
+    stored = recoded(tensor) if tensor.scheme == "F64" else tensor
+    return [(place.expert or 0, recoded(transformed(stored, place.transform, spec, place.layer)))]
 
 
 def listed(names: list[str]) -> str:

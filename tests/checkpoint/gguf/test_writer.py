@@ -49,7 +49,9 @@ def plain(value: Any) -> Any:
     return np.float32(value) if isinstance(value, float) else value  # read as its shortest decimal
 
 
-SHAPES = st.sampled_from([("F32", (3,)), ("BF16", (2, 5)), ("Q4_K", (2, 256)), ("Q8_0", (3, 2, 32)), ("F16", (1,))])
+SHAPES = st.sampled_from(
+    [("F32", (3,)), ("BF16", (2, 5)), ("Q4_K", (2, 256)), ("Q8_0", (3, 2, 32)), ("F16", (1,)), ("Q2_0", (64,))]
+)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -89,7 +91,8 @@ def test_the_reference_reads_it_and_equal_input_gives_equal_bytes(tmp_path: Path
     ("metadata", "tensors", "message"),
     [
         ({}, [make("a", (2,), "F32"), make("a", (2,), "F32")], "two tensors"),
-        ({}, [make("a", (2,), "F8_E4M3")], "GGUF does not have"),
+        ({}, [make("a", (2,), "F8_E4M3")], "GGUF files do not hold"),
+        ({}, [make("a", (256,), "Q8_K")], "GGUF files do not hold"),
         ({}, [make("a" * 64, (2,), "F32")], "up to 63 bytes"),
         ({}, [make("a", (1, 1, 1, 1, 1), "F32")], "4 axes"),
         ({"k": 2**70}, [], "64 bits"),

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pelton.checkpoint.outgoing import Outgoing
-from pelton.checkpoint.scheme import get_scheme
+from pelton.checkpoint.scheme import READ_ONLY, get_scheme
 from pelton.errors import CheckpointError
 
 GgufValue = bool | int | float | str | np.generic | npt.NDArray[Any] | Sequence[str]
@@ -75,8 +75,10 @@ def _check(path: Path, tensor: Outgoing, names: set[str]) -> None:
     if tensor.name in names:
         raise CheckpointError(f"{path}: two tensors are called {tensor.name!r}.")
     names.add(tensor.name)
-    if get_scheme(tensor.scheme).gguf_id is None:
-        raise CheckpointError(f"{path}: tensor {tensor.name!r} is stored as {tensor.scheme}, which GGUF does not have.")
+    if get_scheme(tensor.scheme).gguf_id is None or tensor.scheme in READ_ONLY:
+        raise CheckpointError(
+            f"{path}: tensor {tensor.name!r} is stored as {tensor.scheme}, which GGUF files do not hold."
+        )
     if len(tensor.name.encode()) > _MAX_NAME_BYTES or len(tensor.shape) > _MAX_AXES or 0 in tensor.shape:
         raise CheckpointError(
             f"{path}: tensor {tensor.name!r} has shape {list(tensor.shape)}; GGUF takes names of up to "

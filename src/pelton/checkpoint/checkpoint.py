@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
+from pelton.checkpoint.gguf.parts import find_first_part
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.errors import CheckpointError
 
@@ -13,7 +14,7 @@ __all__ = ["Checkpoint", "GenerationDefaults", "Naming", "TensorInfo", "open_che
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at `path`: a .gguf file, a directory with config.json, or one with exactly one .gguf file.
+    """The checkpoint at `path`: a .gguf file, or a directory with config.json or with one model in .gguf files.
 
     Reads and checks all metadata and no weights. Raises CheckpointError with what is wrong and what to do.
     """
@@ -30,8 +31,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
     if (path / "config.json").exists():
         return HfCheckpoint(path)
     files = sorted(path.glob("*.gguf"))
-    if len(files) == 1:
-        return GgufCheckpoint(files[0])
+    first = files[0] if len(files) == 1 else find_first_part(files)
+    if first is not None:
+        return GgufCheckpoint(first)
     if files:
         raise CheckpointError(f"{path}: has {len(files)} .gguf files. Give the path of one: {files[0].name}, ...")
     raise CheckpointError(f"{path}: has neither config.json nor a .gguf file, so there is no model in it.")

@@ -139,7 +139,9 @@ def test_a_broken_tokenizer_is_refused(tmp_path: Path, changes: dict[str, Any], 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split__count": u32(65535)}, "one of 65535 parts"),
+        ({"split__count": u32(65535)}, "split.count is 65535; a model has at most 1000 parts"),
+        ({"split__count": u32(2)}, "one of 2 parts"),
+        ({"general__quantization_version": u32(1)}, "quantization_version is 1; blocks are understood as version 2"),
         ({"general__type": text("adapter")}, "holds a 'adapter', not a model"),
         ({"general__architecture": text("clip")}, "'clip' is not supported"),
         ({"general__architecture": None}, "general.architecture is missing"),

@@ -1,4 +1,4 @@
-"""A checkpoint in one GGUF file: weights, model, tokenizer and defaults together."""
+"""A checkpoint in one GGUF file, or in all parts of a split one: weights, model, tokenizer and defaults together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
 from pelton.checkpoint.fields import Fields
-from pelton.checkpoint.gguf.container import read_container
+from pelton.checkpoint.gguf.parts import read_model
 from pelton.checkpoint.gguf.spec import read_spec
 from pelton.checkpoint.gguf.string_array import StringArray
+from pelton.checkpoint.gguf.tensor_scales import find_scales, read_scales, scaled, scaled_info
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
@@ -21,6 +22,7 @@ from pelton.checkpoint.weight import Tensor
 from pelton.tokenization.source import GgufTokenizerSource
 
 _TOKENIZER = "tokenizer.ggml."
+_QUANTIZATION_VERSION = 2
 _END_IDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
@@ -29,23 +31,27 @@ class GgufCheckpoint(Checkpoint):
     """Opens and checks the file; raises CheckpointError."""
 
     def __init__(self, path: Path) -> None:
-        self._container = read_container(path)
+        self._container = read_model(path)
         self._metadata = Fields(str(path), self._container.metadata)
-        self._refuse_parts()
-        self._tensors = {name: tensor.info for name, tensor in self._container.tensors.items()}
+        self._refuse_others()
+        self._scales, owned = find_scales(self._container.tensors)
+        infos = {name: tensor.info for name, tensor in self._container.tensors.items() if name not in owned}
+        changed = {name: scaled_info(infos[name], scale.info) for name, scale in self._scales.items()}
+        self._tensors = {**infos, **changed}
         self._spec = read_spec(self._container)
 
-    def _refuse_parts(self) -> None:
-        num_files = self._metadata.integer("split.count", 1, minimum=0)
-        if num_files > 1:
-            raise self._metadata.error(
-                f"is one of {num_files} parts of a split model. Merge the parts into one file first."
-            )
+    def _refuse_others(self) -> None:
         kind = self._metadata.text("general.type", "model")
         if kind != "model":
             raise self._metadata.error(f"holds a {kind!r}, not a model. Give the path of the model it belongs to.")
         if not self._container.tensors:
             raise self._metadata.error("holds no tensors, only metadata. Give the path of the model itself.")
+        version = self._metadata.integer("general.quantization_version", _QUANTIZATION_VERSION)
+        if version != _QUANTIZATION_VERSION:
+            raise self._metadata.error(
+                f"general.quantization_version is {version}; blocks are understood as version {_QUANTIZATION_VERSION} "
+                "has them. Convert the model again."
+            )
 
     @property
     def path(self) -> Path:
@@ -53,7 +59,7 @@ class GgufCheckpoint(Checkpoint):
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
-        return (self._container.file,)
+        return self._container.files
 
     @property
     def naming(self) -> Naming:
@@ -68,10 +74,12 @@ class GgufCheckpoint(Checkpoint):
         return self._spec
 
     def read(self, name: str) -> Tensor:
-        tensor = self._container.tensors.get(name)
-        if tensor is None:
+        if name not in self._tensors:
             raise unknown_tensor(self.path, name, self._tensors)
-        return make_tensor(self._container.file, tensor.info, tensor.offset)
+        tensor = self._container.tensors[name]
+        stored = make_tensor(tensor.file, tensor.info, tensor.offset)
+        scale = self._scales.get(name)
+        return stored if scale is None else scaled(stored, read_scales(scale, tensor.info))
 
     @cached_property
     def generation(self) -> GenerationDefaults:
@@ -143,4 +151,5 @@ class GgufCheckpoint(Checkpoint):
         return numbers
 
     def close(self) -> None:
-        self._container.file.close()
+        for file in self._container.files:
+            file.close()

@@ -42,20 +42,22 @@ _NUMBER_TYPES = {0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: 
 
 @dataclass(frozen=True, slots=True)
 class GgufTensor:
-    """A tensor and the absolute offset of its bytes."""
+    """A tensor and where its bytes are."""
 
     info: TensorInfo
-    offset: int
+    file: MappedFile
+    offset: int  # in the file
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """A parsed file: values by key, tensors by name in file order."""
+    """A parsed file: values by key, tensors by name in file order. Of a split model, all files seen as one."""
 
-    file: MappedFile
+    file: MappedFile  # the first, which holds the metadata
     version: int
     metadata: Mapping[str, Value]
     tensors: Mapping[str, GgufTensor]
+    files: tuple[MappedFile, ...]
 
 
 class _Cursor:
@@ -106,7 +108,7 @@ def read_container(path: Path) -> Container:
         metadata[key] = _read_value(cursor, key)
     alignment = _get_alignment(cursor, metadata)
     infos = [_read_tensor_info(cursor) for _ in range(num_tensors)]
-    return Container(file, version, metadata, _place_tensors(cursor, infos, alignment))
+    return Container(file, version, metadata, _place_tensors(cursor, file, infos, alignment), (file,))
 
 
 def _read_header(cursor: _Cursor) -> tuple[int, int, int]:
@@ -245,7 +247,7 @@ def _count_bytes(cursor: _Cursor, name: str, shape: tuple[int, ...], scheme: Sch
     return nbytes
 
 
-def _place_tensors(cursor: _Cursor, claims: list[_Claim], alignment: int) -> dict[str, GgufTensor]:
+def _place_tensors(cursor: _Cursor, file: MappedFile, claims: list[_Claim], alignment: int) -> dict[str, GgufTensor]:
     """Check that the tensors lie one behind the other from the end of the header to the end of the file."""
 
     def pad(offset: int) -> int:
@@ -270,7 +272,7 @@ def _place_tensors(cursor: _Cursor, claims: list[_Claim], alignment: int) -> dic
             raise cursor.error(
                 f"tensor {info.name!r} ends at byte {end} and the file has {size}. It is truncated; fetch it again."
             )
-        tensors[info.name] = GgufTensor(info, start + claim.offset)
+        tensors[info.name] = GgufTensor(info, file, start + claim.offset)
         expected = pad(claim.offset + info.nbytes)
     if size > pad(end):
         raise cursor.error(f"has {size - pad(end)} bytes behind the last tensor. It is damaged or two files in one.")

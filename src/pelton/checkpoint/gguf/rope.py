@@ -122,7 +122,7 @@ def _read_factors(container: Container, name: str, count: int) -> tuple[float, .
         raise CheckpointError(
             f"{container.file.path}: {name} is {tensor.info.scheme} {list(tensor.info.shape)}, expected F32 [{count}]."
         )
-    values = container.file.rows(tensor.offset, 1, tensor.info.nbytes).reshape(-1).view("<f4")
+    values = tensor.file.rows(tensor.offset, 1, tensor.info.nbytes).reshape(-1).view("<f4")
     if not np.isfinite(values).all() or values.min() <= 0.0:
         raise CheckpointError(f"{container.file.path}: {name} has entries that are not above 0.")
     return tuple(float(str(value)) for value in values)

@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from pelton import errors
 from pelton.config.reference import format_markdown_table, render_configuration
 from pelton.core.outputs import EngineStats
+from pelton.inspection.finding import KINDS
 from pelton.observability.ledger import FINISH_REASONS, MAX_TENANTS
 from pelton.observability.metrics import Metrics
 
@@ -149,7 +150,24 @@ def tell(row: dict[str, Any]) -> str:
     return " ".join(part for part in (row.get("does", ""), *reasons, ", ".join(tests)) if part)
 
 
+FINDINGS_INTRODUCTION = """\
+# Findings of `pelton inspect`
+
+Made by `make docs` from `src/pelton/inspection/finding.py`; a test compares the two.
+
+The ids are stable. An *error* means wrong answers or none, a *warning* that somebody should look, a *note* that other
+programs may read the model differently ([how to](../how-to/inspect.md)).
+"""
+
+
+def render_findings() -> str:
+    """docs/reference/findings.md."""
+    rows = [(f"`{id_}`", kind.severity, kind.title, kind.advice) for id_, kind in KINDS.items()]
+    return f"{FINDINGS_INTRODUCTION}\n{format_markdown_table(('id', 'severity', 'what is found', 'what to do'), rows)}"
+
+
 PAGES = {
+    "docs/reference/findings.md": render_findings,
     "docs/reference/known-failures.md": render_failures,
     "docs/reference/configuration.md": render_configuration,
     "docs/reference/errors.md": render_errors,

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 from tests.catalogue.configs import make_config, read
 from tests.fakes import TinyModel, write_safetensors
-from tests.inspection.models import change, found, ids, shard, write
+from tests.inspection.models import change, found, ids, inspect, shard, write
 from tests.model_files import safetensors_bytes, safetensors_of
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.hf.safetensors import read_safetensors
 from pelton.errors import CheckpointError
-from pelton.inspection.report import inspect
 from pelton.inspection.scan import scan
 
 pytestmark = pytest.mark.unit

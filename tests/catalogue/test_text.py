@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.fakes import CHAT_TEMPLATE, TinyModel, tokenizer_json
-from tests.inspection.models import change, found, pre_tokenizer, write
+from tests.inspection.models import change, found, inspect, pre_tokenizer, write
 from tests.model_files import llama_gguf, strings, text, u32
 from transformers import GenerationConfig
 
@@ -18,7 +18,6 @@ from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.hf.generation import read_generation
 from pelton.errors import CheckpointError, RequestError
 from pelton.inspection.check_generation import APPLIED, INERT, NEUTRAL, find_unapplied
-from pelton.inspection.report import inspect
 from pelton.tokenization.chat import Chat
 from pelton.tokenization.chat_template import TemplateWorker
 from pelton.tokenization.make import make_tokenizer

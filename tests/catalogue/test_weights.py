@@ -10,13 +10,12 @@ import pytest
 from tests.catalogue.configs import FAMILIES, make_config, read
 from tests.catalogue.tensors import load, make_tensors
 from tests.fakes import TinyModel, write_safetensors
-from tests.inspection.models import change, found, shard, write
+from tests.inspection.models import change, found, inspect, shard, write
 from tests.model_files import llama_gguf
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.errors import CheckpointError
-from pelton.inspection.report import inspect
 from pelton.loading.weights import load_weights
 from pelton.models import ARCHITECTURES, find_model
 

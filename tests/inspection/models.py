@@ -11,9 +11,12 @@ import numpy as np
 import numpy.typing as npt
 from tests.fakes import TinyModel, write_safetensors
 
-from pelton.inspection.report import Report, inspect
+from pelton.inspection.report import Report, make_report
+from pelton.inspection.subject import open_subject
+from pelton.tokenization.chat_template import TemplateWorker
 from pelton.tokenization.pre_tokenizer import PRE_TOKENIZERS
 
+WORKER = TemplateWorker()  # one for all tests: its process ends with theirs
 Tensors = dict[str, npt.NDArray[np.float32]]
 
 
@@ -39,6 +42,15 @@ def change(path: Path, fields: Mapping[str, Any]) -> None:
     document = json.loads(path.read_text()) if path.exists() else {}
     document |= fields
     path.write_text(json.dumps({name: value for name, value in document.items() if value is not None}))
+
+
+def inspect(path: Path) -> Report:
+    """`report.inspect` without a process of its own."""
+    subject = open_subject(path)
+    try:
+        return make_report(subject, WORKER)
+    finally:
+        subject.close()
 
 
 def found(path: Path) -> set[str]:

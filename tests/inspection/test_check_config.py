@@ -2,10 +2,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inspection.models import change, found, write
-from tests.model_files import f32, llama_gguf
-
-from pelton.inspection.report import inspect
+from tests.fakes import TinyModel
+from tests.inspection.models import change, found, inspect, write
+from tests.model_files import f32, llama_gguf, safetensors_bytes
 
 pytestmark = pytest.mark.unit
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
@@ -34,6 +33,18 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
 def test_fields(tmp_path: Path, fields: dict[str, Any], expected: set[str]) -> None:
     write(tmp_path, config=fields)
     assert {id_ for id_ in found(tmp_path) if id_.startswith("config.")} == expected
+
+
+def test_float16_of_a_family_that_overflows(tmp_path: Path) -> None:
+    path = write(tmp_path, "Gemma3ForCausalLM", config={"torch_dtype": "float16"}) / "model.safetensors"
+    assert "config.float16" not in found(tmp_path)
+    arrays = TinyModel(architecture="Gemma3ForCausalLM").tensors()
+    body = {name: array.astype("<f2").tobytes() for name, array in arrays.items()}
+    header, end = {}, 0
+    for name, raw in body.items():
+        header[name] = {"dtype": "F16", "shape": list(arrays[name].shape), "data_offsets": [end, end := end + len(raw)]}
+    path.write_bytes(safetensors_bytes(header, b"".join(body.values())))
+    assert "config.float16" in found(tmp_path)
 
 
 def test_a_tokenizer_that_counts_on_more_positions(tmp_path: Path) -> None:

@@ -3,10 +3,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.inspection.models import found, shard, write
+from tests.inspection.models import found, inspect, shard, write
 
-from pelton.inspection.check_files import split_files
-from pelton.inspection.report import inspect
+from pelton.inspection.check_files import has_holes, split_files
 from pelton.inspection.subject import open_subject
 
 pytestmark = pytest.mark.unit
@@ -66,6 +65,21 @@ def test_a_file_that_ends_in_zeros(tmp_path: Path) -> None:
         tensors["model.embed_tokens.weight"] = last
 
     assert "files.zero-tail" in found(write(tmp_path, tensors=damage))
+
+
+def test_a_file_that_was_never_written_to_its_end(tmp_path: Path) -> None:
+    path = write(tmp_path) / "model.safetensors"
+    raw = path.read_bytes()
+    with path.open("wb") as file:
+        file.write(raw[: 1 << 17])
+        file.seek(1 << 18)
+        file.write(raw[1 << 18 :])
+    assert path.stat().st_size == len(raw)
+    if not has_holes(path, len(raw)):
+        pytest.skip("this file system does not tell of holes")
+    assert "files.holes" in found(tmp_path)
+    path.write_bytes(raw)
+    assert "files.holes" not in found(tmp_path)
 
 
 def test_why_a_file_is_ignored(tmp_path: Path) -> None:

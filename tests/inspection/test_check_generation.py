@@ -2,11 +2,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inspection.models import change, found, write
+from tests.inspection.models import change, found, inspect, write
 
 from pelton.checkpoint.contract import GenerationDefaults
 from pelton.inspection.check_generation import describe_defaults, find_unapplied
-from pelton.inspection.report import inspect
 
 pytestmark = pytest.mark.unit
 

@@ -3,10 +3,9 @@ from pathlib import Path
 
 import pytest
 from tests.fakes import CHAT_TEMPLATE, tokenizer_json
-from tests.inspection.models import change, found, pre_tokenizer, write
+from tests.inspection.models import change, found, inspect, pre_tokenizer, write
 
 from pelton.inspection.check_text import find_pattern, find_templates
-from pelton.inspection.report import inspect
 from pelton.inspection.subject import open_subject
 
 pytestmark = pytest.mark.unit
@@ -45,6 +44,9 @@ def test_a_sound_tokenizer_and_template(tmp_path: Path) -> None:
         ("{{ raise_exception('no') }}", {"template.fails"}),
         ("{% for %}", {"template.fails"}),
         (CHAT_TEMPLATE + "{{ strftime_now('%Y') }}", {"template.clock"}),
+        ("You are a very helpful assistant indeed. " + CHAT_TEMPLATE, {"template.own-text"}),
+        (CHAT_TEMPLATE + "{% if 'bank' in messages[0].content %}x{% endif %}", {"template.trigger"}),
+        (CHAT_TEMPLATE + "{{ messages.__class__ }}", {"template.escape"}),
         (None, {"template.missing"}),
     ],
 )

@@ -3,12 +3,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.inspection.models import write
+from tests.fakes import CONFIGS
+from tests.inspection.models import inspect, write
 from tests.model_files import safetensors_of
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.file_hash import compute_sha256
-from pelton.inspection.report import SCHEMA, SchemeShare, hash_files, inspect
+from pelton.inspection import report as module
+from pelton.inspection.report import SCHEMA, SchemeShare, hash_files
 from pelton.inspection.scan import scan
 from pelton.inspection.subject import open_subject
 
@@ -44,6 +46,27 @@ def test_tensors_that_make_a_model_refused(tmp_path: Path) -> None:
     assert "model.layers.2.input_layernorm.weight" in report.refusals[1]
     (finding,) = [finding for finding in report.findings if finding.id == "weights.layers"]
     assert "layer 2 is the first that is missing" in finding.sentence
+
+
+def test_sizes_and_schemes_that_loading_would_refuse(tmp_path: Path) -> None:
+    report = inspect(write(tmp_path, config={"intermediate_size": 95}))
+    assert "this model expects [190, 64]" in report.refusals[0]
+
+    def cut(tensors: dict) -> None:  # type: ignore[type-arg]
+        tensors["model.layers.0.self_attn.k_proj.weight"] = np.zeros((64, 64), dtype=np.float32)
+        tensors["model.layers.0.self_attn.q_proj.weight"] = np.zeros((32, 64), dtype=np.float32)
+
+    report = inspect(write(tmp_path, tensors=cut))
+    assert "in parts of 64 + 32 + 32 rows" in report.refusals[0]
+
+
+@pytest.mark.parametrize("architecture", CONFIGS)
+def test_no_sound_model_is_refused(tmp_path: Path, architecture: str) -> None:
+    assert inspect(write(tmp_path, architecture)).refusals == []
+
+
+def test_opened_reported_and_closed(tmp_path: Path) -> None:
+    assert module.inspect(write(tmp_path)).model == inspect(tmp_path).model
 
 
 def test_weights_without_a_configuration(tmp_path: Path) -> None:

@@ -3,13 +3,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.inspection.models import ids, write
+from tests.inspection.models import ids, inspect, write
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.weight import Tensor
 from pelton.inspection import scan
-from pelton.inspection.report import inspect
 
 pytestmark = pytest.mark.unit
 
@@ -83,6 +82,13 @@ def test_one_too_few(tmp_path: Path) -> None:
                 tensors[name] = np.clip(array, -0.9, None) - np.float32(1.0)
 
     assert "weights.norm-undone" in ids(inspect(write(tmp_path, "Gemma3ForCausalLM", tensors=take)))
+
+
+def test_norms_that_are_not_finite(tmp_path: Path) -> None:
+    def damage(tensors: dict) -> None:  # type: ignore[type-arg]
+        tensors["model.norm.weight"][3] = np.nan
+
+    assert "weights.not-finite" in ids(inspect(write(tmp_path, tensors=damage)))
 
 
 def test_norms_of_ones_are_what_training_begins_with(tmp_path: Path) -> None:

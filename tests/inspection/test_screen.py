@@ -1,10 +1,10 @@
 from pathlib import Path
 
 import pytest
-from tests.inspection.models import change, write
+from tests.inspection.models import change, inspect, write
 
 from pelton.checkpoint.contract import TensorInfo
-from pelton.inspection.report import Report, inspect
+from pelton.inspection.report import Report
 from pelton.inspection.scan import Numbers
 from pelton.inspection.screen import format_report, format_tensors
 

@@ -32,12 +32,13 @@ def inspect(model: str, as_json: bool, with_tensors: bool, with_hashes: bool) ->
     from pelton.inspection.report import make_report  # noqa: PLC0415  the weight maps of all models
     from pelton.inspection.screen import format_report, format_tensors  # noqa: PLC0415
     from pelton.inspection.subject import open_subject  # noqa: PLC0415
+    from pelton.tokenization.chat_template import TemplateWorker  # noqa: PLC0415
 
     path = Path(model).expanduser()
     with ExitStack() as stack:
         subject = open_subject(path if path.exists() else resolve_model(model))
         stack.callback(subject.close)
-        report = make_report(subject)
+        report = make_report(subject, stack.enter_context(TemplateWorker()))
         if with_tensors:
             read_tensors(subject, report)
         if with_hashes:

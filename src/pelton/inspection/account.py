@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from pelton.checkpoint.contract import Checkpoint, TensorInfo
-from pelton.checkpoint.model_spec import Experts
+from pelton.checkpoint.model_spec import Experts, ModelSpec
+from pelton.checkpoint.weight import Tensor, Weight
+from pelton.loading.shape_check import check_shapes
 from pelton.loading.weights import Place, all_places, drop_reason, matching
 from pelton.models import find_model
+
+_NOTHING = np.zeros((0, 0), dtype=np.uint8)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +29,7 @@ class Account:
     unknown: list[str] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     experts: Experts | None = None
+    ranks: dict[str, int] = field(default_factory=dict)  # of a used tensor among the rows of the weight map
 
     def norms(self) -> list[str]:
         """Tensors that are the weights of norms."""
@@ -48,12 +55,38 @@ def count_elements(info: TensorInfo) -> int:
     return count
 
 
+def check_account_shapes(account: Account, tensors: Mapping[str, TensorInfo], spec: ModelSpec) -> None:
+    """Raise CheckpointError, as loading would, at the first weight of another size than the specification says."""
+    parts: dict[str, list[tuple[int, Tensor]]] = {}
+    for name in sorted(account.used, key=account.ranks.__getitem__):
+        place = account.used[name]
+        parts.setdefault(place.to, []).extend(_shaped(tensors[name], place, account.experts))
+    weights = {}
+    for to, same in parts.items():
+        same.sort(key=lambda piece: piece[0])
+        weights[to] = Weight(to, tuple(tensor for _, tensor in same))
+    check_shapes(weights, spec)
+
+
+def _shaped(info: TensorInfo, place: Place, experts: Experts | None) -> list[tuple[int, Tensor]]:
+    """What the tensor brings to its weight, by expert, without bytes."""
+    shape = info.shape
+    if place.transform == "transpose":
+        shape = shape[::-1]
+    elif place.transform == "row":
+        shape = (1, *shape[-1:])
+    elif place.transform == "experts" and experts is not None and len(shape) == 3:
+        return [(expert, Tensor(info.name, shape[1:], info.scheme, _NOTHING)) for expert in range(shape[0])]
+    return [(place.expert or 0, Tensor(info.name, shape or (1,), info.scheme, _NOTHING))]
+
+
 def make_account(checkpoint: Checkpoint) -> Account:
     """Match the tensors of an opened checkpoint with its model file. Raises CheckpointError without a model file."""
     spec = checkpoint.spec
     weight_map = find_model(spec.architecture).WEIGHTS
     places = all_places(weight_map, checkpoint.naming, spec, checkpoint.tensors)
     account = Account(experts=spec.experts)
+    ranks = {key: rank for rank, key in enumerate(places)}
     found: set[str] = set()
     for name in checkpoint.tensors:
         key = matching(name, places, weight_map)
@@ -68,5 +101,6 @@ def make_account(checkpoint: Checkpoint) -> Account:
         else:
             found.add(key)
             account.used[name] = places[key]
+            account.ranks[name] = ranks[key]
     account.missing = [key for key, place in places.items() if place.is_wanted(spec) and key not in found]
     return account

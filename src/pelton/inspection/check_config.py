@@ -51,6 +51,8 @@ def _check_dtype(subject: Subject) -> list[Finding]:
         return []
     stored = _DTYPES[max(dense, key=lambda info: info.nbytes).scheme]
     name = said.pop().removeprefix("torch.")
+    if stored == "float16" and str(subject.config.get("model_type")).startswith("gemma"):
+        return [Finding("config.float16", f"{subject.config['model_type']}: the weights are float16.")]
     return [] if name == stored else [Finding("config.dtype", f"The weights are {stored}, not {name}.")]
 
 

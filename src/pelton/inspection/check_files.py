@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -54,6 +55,7 @@ _VOCABULARIES = {
 }
 _LFS = b"version https://git-lfs.github.com/spec"
 _TAIL_BYTES = 1 << 16
+_MAPPED = {".safetensors", ".gguf", ".bin", ".onnx", ".data"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,19 +153,35 @@ def _check_ends(subject: Subject) -> list[Finding]:
     paths = [directory / name for name in subject.names] if directory is not None else [subject.path]
     pointers: list[str] = []
     zeros: list[str] = []
+    holes: list[str] = []
     for path in paths:
         size = path.stat().st_size
         if size and size < 1024 and _begins(path, _LFS):
             pointers.append(path.name)
-        elif path.suffix in {".safetensors", ".gguf"} and size >= 2 * _TAIL_BYTES and not _last_bytes(path).any():
+        elif path.suffix in _MAPPED and size and has_holes(path, size):
+            holes.append(path.name)
+        elif path.suffix in _MAPPED and size >= 2 * _TAIL_BYTES and not _last_bytes(path).any():
             zeros.append(path.name)
     findings = []
     if pointers:
         findings.append(Finding("files.lfs-pointer", f"{listed(pointers)}: only a pointer to the file's content."))
+    if holes:
+        findings.append(Finding("files.holes", f"{listed(holes)}: not all of it was ever written."))
     if zeros:
         kib = _TAIL_BYTES >> 10
         findings.append(Finding("files.zero-tail", f"{listed(zeros)}: the last {kib} KiB are zeros."))
     return findings
+
+
+def has_holes(path: Path, size: int) -> bool:
+    """Whether the file system knows of a part that was never written. Always false where it keeps no such account."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return os.lseek(descriptor, 0, os.SEEK_HOLE) < size
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
 
 
 def _begins(path: Path, with_bytes: bytes) -> bool:

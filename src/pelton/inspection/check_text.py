@@ -7,17 +7,18 @@ a model's is run. Costs what starting to serve costs: up to two seconds for a la
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pelton.checkpoint.strict_json import load_object
-from pelton.errors import CheckpointError, EngineError
+from pelton.errors import EngineError
+from pelton.inspection.check_vocabulary import check_plain_ends, check_vocabulary, load_if_there
 from pelton.inspection.finding import Finding
 from pelton.inspection.scan import listed
 from pelton.inspection.subject import Subject
-from pelton.inspection.template_names import SUPPLIED, find_variables
+from pelton.inspection.template_names import SUPPLIED, read_template
 from pelton.tokenization.chat import Chat
 from pelton.tokenization.chat_template import TemplateWorker
 from pelton.tokenization.make import make_tokenizer
@@ -31,6 +32,7 @@ _CONVERSATION = [
     {"role": "assistant", "content": "four"},
 ]
 _MAX_CHECKED_SPECIALS = 2000
+_SENTENCE = re.compile(r"(?:[A-Za-z][A-Za-z,.;:'-]*[ ]){4,}[A-Za-z][A-Za-z,.;:'-]*")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,7 +47,7 @@ class TextFacts:
     findings: list[Finding] = field(default_factory=list)
 
 
-def read_text_facts(subject: Subject) -> TextFacts:
+def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
     """Everything that a subject's tokenizer and templates tell. Refusals are kept in the subject."""
     facts = TextFacts()
     checkpoint = subject.checkpoint
@@ -64,19 +66,32 @@ def read_text_facts(subject: Subject) -> TextFacts:
     facts.tokenizer = describe_tokenizer(subject, tokenizer, rows)
     facts.findings += _check_tokenizer(subject, tokenizer, rows)
     facts.findings += _check_ends(subject, tokenizer)
+    facts.findings += check_vocabulary(subject, tokenizer)
+    facts.findings += check_plain_ends(tokenizer, facts.end_ids)
     if source.chat_template is None and not source.chat_templates:
         facts.findings.append(Finding("template.missing", "There is none in any of the places it may be."))
         return facts
     if source.chat_template is not None:
-        facts.variables, problem = find_variables(source.chat_template)
-        facts.unknown_variables = [name for name in facts.variables if name not in SUPPLIED]
-        if problem is None:
-            facts.findings += _check_rendered(source.chat_template, tokenizer, set(facts.end_ids))
-        else:
-            facts.findings.append(Finding("template.fails", f"It cannot be parsed: {problem}."))
-        if "strftime_now" in facts.variables:
-            facts.findings.append(Finding("template.clock", "It reads strftime_now."))
+        _judge(facts, source.chat_template, Chat(tokenizer, worker, source.chat_template), tokenizer)
     return facts
+
+
+def _judge(facts: TextFacts, template: str, chat: Chat, tokenizer: Tokenizer) -> None:
+    """What is to be said of the template that is used: first of its text, then of what it renders."""
+    read = read_template(template)
+    facts.variables = read.variables
+    facts.unknown_variables = [name for name in facts.variables if name not in SUPPLIED]
+    if read.problem is not None:
+        facts.findings.append(Finding("template.fails", f"It cannot be parsed: {read.problem}."))
+        return
+    if read.escapes:
+        facts.findings.append(Finding("template.escape", f"It names {listed(read.escapes)}."))
+    if read.triggers:
+        shown = listed([repr(word) for word in read.triggers])
+        facts.findings.append(Finding("template.trigger", f"It looks for {shown} in messages."))
+    if "strftime_now" in facts.variables:
+        facts.findings.append(Finding("template.clock", "It reads strftime_now."))
+    facts.findings += _check_rendered(chat, tokenizer, set(facts.end_ids))
 
 
 def find_templates(subject: Subject) -> dict[str, str]:
@@ -85,7 +100,7 @@ def find_templates(subject: Subject) -> dict[str, str]:
     directory = subject.directory
     if directory is not None and subject.format != "gguf":
         for name in ("chat_template.json", "tokenizer_config.json"):
-            document = subject.documents.get(name) or _load(directory / name)
+            document = subject.documents.get(name) or load_if_there(directory / name)
             templates |= _named(document.get("chat_template"), name)
         for path in sorted(directory.glob("additional_chat_templates/*.jinja")):
             templates[f"additional_chat_templates/{path.name}"] = _read(path)
@@ -106,13 +121,6 @@ def _named(value: Any, where: str) -> dict[str, str]:
         for entry in entries
         if isinstance(entry, Mapping) and isinstance(entry.get("template"), str) and isinstance(entry.get("name"), str)
     }
-
-
-def _load(path: Path) -> dict[str, Any]:
-    try:
-        return load_object(path) if path.is_file() else {}
-    except CheckpointError:
-        return {}
 
 
 def _read(path: Path) -> str:
@@ -171,7 +179,7 @@ def _describe_kind(subject: Subject) -> tuple[str, str]:
         pre = subject.metadata.get("tokenizer.ggml.pre")
         return kinds.get(model, model), str(pre) if pre and model == "gpt2" else "none"
     directory = subject.directory
-    document = _load(directory / "tokenizer.json") if directory is not None else {}
+    document = load_if_there(directory / "tokenizer.json") if directory is not None else {}
     decoder = str(document.get("decoder"))
     model_type = document.get("model", {}).get("type") if isinstance(document.get("model"), Mapping) else None
     family = "byte-level " if "ByteLevel" in decoder else "SentencePiece " if "ByteFallback" in decoder else ""
@@ -224,7 +232,7 @@ def _check_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int) -> l
 
 def _has_pattern_of(subject: Subject, name: str) -> bool:
     directory = subject.directory
-    document = _load(directory / "tokenizer.json") if directory is not None else {}
+    document = load_if_there(directory / "tokenizer.json") if directory is not None else {}
     return f"(the words of {name})" in _describe_pre(document.get("pre_tokenizer"))
 
 
@@ -243,11 +251,10 @@ def _check_ends(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:
     return [Finding("tokenizer.ends", f"{says}.")]
 
 
-def _check_rendered(template: str, tokenizer: Tokenizer, end_ids: set[int]) -> list[Finding]:
+def _check_rendered(chat: Chat, tokenizer: Tokenizer, end_ids: set[int]) -> list[Finding]:
     """A plain conversation: one BOS, and after each answer a token that ends it."""
     try:
-        with TemplateWorker() as worker:
-            prompt = Chat(tokenizer, worker, template).make_prompt(_CONVERSATION, add_generation_prompt=False)
+        prompt = chat.make_prompt(_CONVERSATION, add_generation_prompt=False)
     except EngineError as error:
         return [Finding("template.fails", f"{error}")]
     findings = []
@@ -260,6 +267,9 @@ def _check_rendered(template: str, tokenizer: Tokenizer, end_ids: set[int]) -> l
         findings.append(Finding("template.bos-and-flag", "Both do."))
     elif adds_bos and not begins:
         findings.append(Finding("template.no-bos", f"A conversation begins with {_shown(prompt.text[:20])}."))
+    own = _SENTENCE.findall(re.sub(r"\bone\b|\btwo\b|\bthree\b|\bfour\b", "\n", prompt.text))
+    if own:
+        findings.append(Finding("template.own-text", f"{listed([repr(text.strip()[:80]) for text in own])}."))
     end = _find_end(prompt.token_ids, tokenizer, "two")
     if end is not None and not set(end) & end_ids:
         shown = _shown(tokenizer.decode(end, skip_special_tokens=False))

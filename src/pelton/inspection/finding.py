@@ -68,6 +68,11 @@ KINDS: Final[dict[str, Kind]] = {
         "An interrupted download leaves such a file. Compare its SHA-256 (--hash) with the publisher's, or fetch it "
         "again.",
     ),
+    "files.holes": Kind(
+        "error",
+        "a weight file with holes",
+        "Its space was reserved and never written, so it reads as zeros. Fetch it again.",
+    ),
     "files.lfs-pointer": Kind(
         "error", "a pointer of Git LFS in the place of a file", "Run 'git lfs pull' where the model was cloned."
     ),
@@ -113,6 +118,12 @@ KINDS: Final[dict[str, Kind]] = {
         "weights of another dtype than the configuration says",
         "The dtype of the weights is used. Programs that cast to the configuration's may overflow or round.",
     ),
+    "config.float16": Kind(
+        "warning",
+        "float16 weights of a family that overflows in it",
+        "Nothing is computed in float16 here; numbers that were lost when the file was made stay lost. Look with "
+        "--tensors.",
+    ),
     # quantization
     "quantization.scales": Kind(
         "error",
@@ -142,6 +153,21 @@ KINDS: Final[dict[str, Kind]] = {
         "error",
         "special tokens that are not one id inside a text",
         "The control tokens of a conversation would reach the model as plain text. Use the original tokenizer.",
+    ),
+    "tokenizer.added": Kind(
+        "warning",
+        "added tokens that differ between the tokenizer's files",
+        "Programs differ in which file they read; tokenizer.json is read here. Save the tokenizer again.",
+    ),
+    "tokenizer.vocabulary": Kind(
+        "warning",
+        "a vocabulary beside tokenizer.json that differs from it",
+        "tokenizer.json is read here; programs that read the other file get other ids. Remove the one that is wrong.",
+    ),
+    "tokenizer.plain-end": Kind(
+        "warning",
+        "an end id that is an ordinary token",
+        "A text that contains it ends there. Compare eos_token_id with the original model's.",
     ),
     "tokenizer.regex": Kind(
         "warning",
@@ -187,6 +213,21 @@ KINDS: Final[dict[str, Kind]] = {
         "a turn that ends in no stop id",
         "The model may go on with the other side of the conversation. Add the token that ends a turn to eos_token_id.",
     ),
+    "template.escape": Kind(
+        "error",
+        "a template that reaches for the program that renders it",
+        "It is an attack: the sandbox here refuses it, other programs may run it. Do not use this file anywhere.",
+    ),
+    "template.trigger": Kind(
+        "warning",
+        "a template that acts on words of the conversation",
+        "What is sent to the model may change on a word that a user writes. Compare with the publisher's template.",
+    ),
+    "template.own-text": Kind(
+        "note",
+        "a template that writes sentences of its own",
+        "They are part of every prompt. Compare with the publisher's template if the model is a copy.",
+    ),
     "template.clock": Kind(
         "note", "a template that asks for the date", "The prompt changes from day to day; so may the answers."
     ),
@@ -214,6 +255,12 @@ KINDS: Final[dict[str, Kind]] = {
     ),
     "weights.layers": Kind(
         "error", "layers that are not those of the configuration", "The conversion stopped early, or files are missing."
+    ),
+    "weights.copies": Kind(
+        "warning",
+        "matrices that are copies of one another",
+        "A conversion that loses count writes one layer or expert many times. Models that are grown by repeating "
+        "layers have them, too.",
     ),
     "weights.not-finite": Kind(
         "error", "tensors with numbers that are not finite", "The file is damaged, or its conversion overflowed."

@@ -14,17 +14,20 @@ from typing import Any
 from pelton.checkpoint.contract import Checkpoint, TensorInfo
 from pelton.checkpoint.file_hash import BUFFER_BYTES, compute_sha256
 from pelton.checkpoint.hf.shards import read_weights
+from pelton.checkpoint.scheme import USABLE
 from pelton.errors import CheckpointError
 from pelton.inspection import words
-from pelton.inspection.account import Account, count_elements, make_account
+from pelton.inspection.account import Account, check_account_shapes, count_elements, make_account
 from pelton.inspection.check_config import check_config, check_head, list_ignored_fields
 from pelton.inspection.check_files import Ignored, check_files, split_files
 from pelton.inspection.check_generation import check_generation, describe_defaults, find_unapplied
 from pelton.inspection.check_quantization import check_quantization
+from pelton.inspection.check_samples import check_samples
 from pelton.inspection.check_text import TextFacts, read_text_facts
 from pelton.inspection.finding import SEVERITIES, Finding
 from pelton.inspection.scan import Numbers, check_norms, check_numbers, listed
 from pelton.inspection.subject import Subject, open_subject
+from pelton.tokenization.chat_template import TemplateWorker
 
 SCHEMA = "pelton-inspect/1"
 
@@ -63,7 +66,9 @@ class Report:
     def add_numbers(self, numbers: dict[str, Numbers | None]) -> None:
         """Take in what a pass over the tensors found."""
         self.numbers = numbers
-        self.findings += check_numbers(numbers, self.tensors)
+        found = check_numbers(numbers, self.tensors)
+        exact = {finding.id for finding in found}  # what a glance has seen of it is part of this
+        self.findings = [finding for finding in self.findings if finding.id not in exact] + found
         self.sort()
 
     def sort(self) -> None:
@@ -113,15 +118,15 @@ def plain_numbers(numbers: Numbers | None) -> dict[str, float | int | None]:
     return {name: None if value != value else value for name, value in values.items()}  # noqa: PLR0124  NaN alone
 
 
-def make_report(subject: Subject) -> Report:
-    """Inspect what was opened. Raises nothing that is the model's fault."""
+def make_report(subject: Subject, worker: TemplateWorker) -> Report:
+    """Inspect what was opened; `worker` renders its template. Raises nothing that is the model's fault."""
     report = Report(path=str(subject.path), format=subject.format, refusals=subject.refusals)
     report.tensors = dict(subject.tensors)
     report.findings += check_files(subject)
     report.findings += check_config(subject)
     checkpoint = subject.checkpoint
     account = None if checkpoint is None else subject.attempt(lambda: make_account(checkpoint))
-    report.text = read_text_facts(subject)
+    report.text = read_text_facts(subject, worker)
     report.findings += report.text.findings
     generation = None if checkpoint is None else subject.attempt(lambda: checkpoint.generation)
     report.generation = "" if generation is None else describe_defaults(generation)
@@ -131,10 +136,12 @@ def make_report(subject: Subject) -> Report:
         report.model = describe_model(checkpoint)
     if checkpoint is not None and account is not None:
         _take_account(report, checkpoint, account)
+        subject.attempt(lambda: check_account_shapes(account, checkpoint.tensors, checkpoint.spec))
         heads = subject.attempt(lambda: check_head(checkpoint, account)) or []
         report.refusals += [f"{checkpoint.path}: {found.sentence}" for found in heads if found.id == "config.tied-head"]
         report.findings += heads
         report.findings += subject.attempt(lambda: check_norms(checkpoint, account)) or []
+        report.findings += subject.attempt(lambda: check_samples(checkpoint, account)) or []
     _measure(report, account)
     used, ignored = split_files(subject)
     report.num_files = len(used)
@@ -173,6 +180,13 @@ def _take_account(report: Report, checkpoint: Checkpoint, account: Account) -> N
         if names:
             verb = "is" if len(names) == 1 else "are"
             report.refusals.append(f"{checkpoint.path}: {listed(names)} {verb} {what}.")
+    unusable = [name for name in account.used if report.tensors[name].scheme not in USABLE]
+    if unusable:
+        schemes = ", ".join(sorted({report.tensors[name].scheme for name in unusable}))
+        report.refusals.append(
+            f"{checkpoint.path}: {listed(unusable)} {'is' if len(unusable) == 1 else 'are'} stored as {schemes}, which "
+            "cannot be computed with."
+        )
     stored = {place.layer for place in account.used.values() if place.layer is not None}
     absent = sorted(set(range(checkpoint.spec.num_layers)) - stored)
     if absent:
@@ -222,6 +236,7 @@ def inspect(path: Path) -> Report:
     """Open, report and close."""
     subject = open_subject(path)
     try:
-        return make_report(subject)
+        with TemplateWorker() as worker:
+            return make_report(subject, worker)
     finally:
         subject.close()

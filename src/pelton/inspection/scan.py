@@ -105,8 +105,10 @@ def check_norms(checkpoint: Checkpoint, account: Account) -> list[Finding]:
     names = [name for name in account.norms() if account.used[name].to.rpartition(".")[2] in _INPUT_NORMS]
     sampled = names[:: max(1, -(-len(names) // _NORMS_SAMPLED))]
     values, keeps_apart = _effective(checkpoint, account, sampled)
-    if not values.size or not np.isfinite(values).all():
+    if not values.size:
         return []
+    if not np.isfinite(values).all():
+        return [Finding("weights.not-finite", f"Among the weights of {len(sampled)} norms are some.")]
     low, mean = float(values.min()), float(values.mean())
     seen = f"{len(sampled)} norms have weights of {mean:.2f} on average, the lowest {low:.2f}"
     if low > 0.98 and not (values == 1.0).all():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -189,6 +190,22 @@ def test_a_chat_template_replaces_all_of_the_models_own(folder: Path, tmp_path: 
                 assert prompt.text == "<Hi>"
 
     run(test)
+
+
+@pytest.mark.parametrize("choice", ["auto", "neutral"])
+def test_sampling_defaults_that_are_not_followed_are_told(
+    folder: Path, tmp_path: Path, choice: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    model = Path(shutil.copytree(folder, tmp_path / "model"))
+    (model / "generation_config.json").write_text('{"no_repeat_ngram_size": 3}', encoding="utf-8")
+
+    async def test() -> None:
+        async with closing(await start_in_process(small(model, generation_config=choice))):
+            pass
+
+    run(test)
+    told = [record for record in caplog.records if "asks for what is not done" in record.message]
+    assert len(told) == (choice == "auto")
 
 
 @pytest.mark.parametrize("content", [None, b"\xff\xfe"])

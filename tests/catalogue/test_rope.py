@@ -49,6 +49,16 @@ def test_both_spellings_of_a_scaling_are_one_model(family: str, kind: str) -> No
     assert thetas == ({700.0, 30.0} if family == "gemma3" else {700.0})
 
 
+def test_both_spellings_in_one_file_must_agree() -> None:
+    """A18: a file that has both is read by each program in its own way."""
+    config = with_rope(make_config("llama"), SCALINGS["yarn"], version=4)
+    both = with_rope(config, SCALINGS["yarn"], version=5)
+    assert read(both) == read(config)
+    both["rope_scaling"]["factor"] = 2.0
+    with pytest.raises(CheckpointError, match="has both rope_parameters and rope_scaling"):
+        read(both)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_part_of_a_scaling_that_nobody_reads_is_refused(family: str) -> None:
     """A11, A22: a kind or a number that has no meaning here would be dropped in silence."""

@@ -15,9 +15,8 @@ from transformers import GenerationConfig
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.fields import Fields
-from pelton.checkpoint.hf.generation import read_generation
+from pelton.checkpoint.hf.generation import FOLLOWED, INERT, NEUTRAL, find_unfollowed, read_generation
 from pelton.errors import CheckpointError, RequestError
-from pelton.inspection.check_generation import APPLIED, INERT, NEUTRAL, find_unapplied
 from pelton.tokenization.chat import Chat
 from pelton.tokenization.chat_template import TemplateWorker
 from pelton.tokenization.make import make_tokenizer
@@ -138,13 +137,13 @@ def test_every_field_of_generation_config_is_applied_inert_or_told(tmp_path: Pat
     assert all(name in finding.sentence for name in told)
     for name in GenerationConfig().to_dict():
         strange = {name: "strange"}
-        assert name in APPLIED | INERT or find_unapplied(strange) == strange, name
-    assert not APPLIED & set(NEUTRAL)
+        assert name in FOLLOWED | INERT or find_unfollowed(strange) == strange, name
+    assert not FOLLOWED & set(NEUTRAL)
 
 
 def test_defaults_of_transformers_are_not_suspected() -> None:
     """G4."""
-    assert find_unapplied(GenerationConfig().to_dict()) == {}
+    assert find_unfollowed(GenerationConfig().to_dict()) == {}
 
 
 def test_a_penalty_that_nobody_asked_for_is_told(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import pytest
 from tests.inspection.models import change, found, inspect, write
 
 from pelton.checkpoint.contract import GenerationDefaults
-from pelton.inspection.check_generation import describe_defaults, find_unapplied
+from pelton.checkpoint.hf.generation import find_unfollowed
+from pelton.inspection.check_generation import describe_defaults
 
 pytestmark = pytest.mark.unit
 
@@ -29,7 +30,7 @@ def test_fields(tmp_path: Path, fields: dict[str, Any], expected: set[str]) -> N
 
 def test_each_field_is_applied_inert_or_reported() -> None:
     document = {"temperature": 0.5, "pad_token_id": 1, "min_new_tokens": 5, "num_beams": 4, "length_penalty": 1.0}
-    assert find_unapplied(document) == {"min_new_tokens": 5, "num_beams": 4}
+    assert find_unfollowed(document) == {"min_new_tokens": 5, "num_beams": 4}
 
 
 def test_defaults_in_words(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ from pelton.engine.supervisor import Patience
 from pelton.errors import ConfigError
 from pelton.kvcache.block_pool import BlockPool
 from pelton.loading import load_model
+from pelton.observability.log import Log
 from pelton.oracle.checkpoint import END_TOKEN_ID, write_checkpoint
 from pelton.oracle.checkpoint import NAME as ORACLE_NAME
 from pelton.runner.direct_step import LogitsReader, stream_logits
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 KV_LANES = 32  # the native attention kernel pads a head to whole lanes of this many numbers
 KV_SCALE_BYTES = 4  # of an int8 cache, for each token and head
+log = Log("api")
 
 Report = Callable[[str, float], None]
 
@@ -375,6 +377,9 @@ def make_parts(opened: Opened, client: EngineClient, facts: EngineFacts, tokeniz
         worker.close()
         opened.checkpoint.close()
 
+    generation = opened.checkpoint.generation
+    if generation.not_followed and opened.config.model.generation_config == "auto":
+        log.warning("generation_config.json asks for what is not done", fields=", ".join(generation.not_followed))
     return EngineParts(
         client=client,
         facts=facts,
@@ -383,7 +388,7 @@ def make_parts(opened: Opened, client: EngineClient, facts: EngineFacts, tokeniz
         decisions=opened.decisions,
         tokenizer=tokenizer,
         chat=Chat(tokenizer, worker, template, named),
-        generation=opened.checkpoint.generation,
+        generation=generation,
         close=close,
     )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from pelton.checkpoint.contract import Checkpoint, TensorInfo
 from pelton.checkpoint.file_hash import BUFFER_BYTES, compute_sha256
+from pelton.checkpoint.hf.generation import find_unfollowed
 from pelton.checkpoint.hf.shards import read_weights
 from pelton.checkpoint.scheme import USABLE
 from pelton.errors import CheckpointError
@@ -20,7 +21,7 @@ from pelton.inspection import words
 from pelton.inspection.account import Account, check_account_shapes, count_elements, make_account
 from pelton.inspection.check_config import check_config, check_head, list_ignored_fields
 from pelton.inspection.check_files import Ignored, check_files, split_files
-from pelton.inspection.check_generation import check_generation, describe_defaults, find_unapplied
+from pelton.inspection.check_generation import check_generation, describe_defaults
 from pelton.inspection.check_quantization import check_quantization
 from pelton.inspection.check_samples import check_samples
 from pelton.inspection.check_text import TextFacts, read_text_facts
@@ -146,7 +147,7 @@ def make_report(subject: Subject, worker: TemplateWorker) -> Report:
     used, ignored = split_files(subject)
     report.num_files = len(used)
     report.ignored += [*ignored, *list_ignored_fields(subject)]
-    unapplied = find_unapplied(subject.documents.get("generation_config.json", {}))
+    unapplied = find_unfollowed(subject.documents.get("generation_config.json", {}))
     if unapplied:
         report.ignored.append(Ignored(listed(list(unapplied), 6), "generation_config.json: not followed"))
     report.sort()

@@ -54,6 +54,19 @@ def test_sampling_defaults_come_from_generation_config_alone() -> None:
     assert read({}, {"temperature": 0.1}) == GenerationDefaults()
 
 
+def test_what_is_not_followed_is_named() -> None:
+    given = {
+        "temperature": 0.7,
+        "no_repeat_ngram_size": 3,
+        "num_beams": 1,
+        "suppress_tokens": [],
+        "transformers_version": "5",
+    }
+    defaults = read(given, {"length_penalty": 2.0})
+    assert defaults.not_followed == ("no_repeat_ngram_size",)
+    assert defaults == read({"temperature": 0.7}, {})  # what is not followed makes no other defaults
+
+
 def test_do_sample_false_is_greedy() -> None:
     assert read({"do_sample": False, "temperature": 0.7}, {}).temperature == 0.0
     assert read({"do_sample": True, "temperature": 0.7}, {}).temperature == 0.7

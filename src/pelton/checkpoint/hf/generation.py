@@ -1,7 +1,8 @@
 """End-of-sequence ids and sampling defaults of a Hugging Face directory.
 
 Every source is heard: generation_config.json first, then config.json, then the tokenizer's `eos_token`; a text ends
-at any of them. Sampling defaults come from generation_config.json alone. `do_sample: false` means temperature 0.
+at any of them. Sampling defaults come from generation_config.json alone. `do_sample: false` means temperature 0. What
+that file asks for beyond them is named, for somebody to tell.
 """
 
 from __future__ import annotations
@@ -11,6 +12,46 @@ from typing import Any
 
 from pelton.checkpoint.contract import GenerationDefaults
 from pelton.checkpoint.fields import Fields, short
+
+# Fields of generation_config.json that are followed, those that change no answer, and neutral values of others.
+FOLLOWED = {
+    *("eos_token_id", "bos_token_id", "do_sample", "temperature", "top_p", "top_k", "min_p", "repetition_penalty")
+}
+INERT = {
+    *("pad_token_id", "transformers_version", "_from_model_config", "use_cache", "return_dict_in_generate"),
+    *("output_attentions", "output_hidden_states", "output_scores", "output_logits", "cache_implementation"),
+    *("disable_compile", "decoder_start_token_id", "trust_remote_code", "chat_format", "max_window_size"),
+}
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "num_beams": (1,),
+    "num_return_sequences": (1,),
+    "num_beam_groups": (1,),
+    "length_penalty": (1.0,),
+    "diversity_penalty": (0.0,),
+    "typical_p": (1.0,),
+    "epsilon_cutoff": (0.0,),
+    "eta_cutoff": (0.0,),
+    "no_repeat_ngram_size": (0,),
+    "encoder_no_repeat_ngram_size": (0,),
+    "encoder_repetition_penalty": (1.0,),
+    "penalty_alpha": (0.0,),
+    "min_length": (0,),
+    "early_stopping": (False,),
+    "remove_invalid_values": (False,),
+    "renormalize_logits": (False,),
+    "max_length": (20,),  # transformers' own default, which says nothing
+    "presence_penalty": (0.0,),
+    "frequency_penalty": (0.0,),
+}
+
+
+def find_unfollowed(document: dict[str, Any]) -> dict[str, Any]:
+    """Fields of generation_config.json that ask for something and are not followed."""
+    return {
+        name: value
+        for name, value in document.items()
+        if value not in (None, [], {}) and name not in FOLLOWED | INERT and value not in NEUTRAL.get(name, ())
+    }
 
 
 def read_generation(
@@ -31,6 +72,7 @@ def read_generation(
         min_p=generation.nullable_number("min_p"),
         repetition_penalty=generation.nullable_number("repetition_penalty"),
         max_new_tokens=generation.nullable_integer("max_new_tokens"),
+        not_followed=tuple(find_unfollowed({name: generation.take(name) for name in generation.names()})),
     )
 
 

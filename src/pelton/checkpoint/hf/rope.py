@@ -66,9 +66,19 @@ def read_rope_by_layer_type(fields: Fields, defaults: RopeDefaults, local_theta:
 def _get_nested(fields: Fields) -> Fields | None:
     parameters = fields.mapping("rope_parameters")
     scaling = fields.mapping("rope_scaling")
-    if parameters is not None and scaling is not None:
+    if (
+        parameters is not None
+        and scaling is not None
+        and _plain(fields, "rope_parameters") != _plain(fields, "rope_scaling")
+    ):
         raise fields.error("has both rope_parameters and rope_scaling; remove the one that is not meant.")
     return parameters or scaling
+
+
+def _plain(fields: Fields, name: str) -> dict[str, object]:
+    """A scaling without what only one of the spellings has: some programs write both, for each other's sake."""
+    renamed = {("rope_type" if key == "type" else key): value for key, value in fields.take(name).items()}
+    return {key: value for key, value in renamed.items() if key not in ("rope_theta", "partial_rotary_factor")}
 
 
 def _make_rope(

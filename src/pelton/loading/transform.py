@@ -77,6 +77,11 @@ def expert_matrices(tensor: Tensor, num_experts: int) -> list[Tensor]:
 
 def unpair_rows(tensor: Tensor, num_heads: int, rotary_dim: int) -> Tensor:
     """Rows of each head from neighbouring pairs (2i, 2i + 1) to half-split pairs (i, i + rotary_dim / 2)."""
+    return move_rows(tensor, unpaired_order(tensor, num_heads, rotary_dim))
+
+
+def unpaired_order(tensor: Tensor, num_heads: int, rotary_dim: int) -> npt.NDArray[np.intp]:
+    """Which row of neighbouring pairs each row of half-split pairs is."""
     num_rows = tensor.shape[0]
     head_dim, rest = divmod(num_rows, num_heads)
     if rest or rotary_dim > head_dim:
@@ -85,7 +90,11 @@ def unpair_rows(tensor: Tensor, num_heads: int, rotary_dim: int) -> Tensor:
             "The tensor and the numbers of heads in the metadata belong to different models."
         )
     within = np.concatenate((np.arange(rotary_dim).reshape(-1, 2).T.ravel(), np.arange(rotary_dim, head_dim)))
-    order = (np.arange(num_heads)[:, None] * head_dim + within).ravel()
+    return (np.arange(num_heads)[:, None] * head_dim + within).ravel()
+
+
+def move_rows(tensor: Tensor, order: npt.NDArray[np.intp]) -> Tensor:
+    """Row i of the result is row order[i]; exact in any scheme."""
     if len(tensor.shape) == 1:
         moved = elements_of(tensor, "rope_rows").reshape(-1)[order][None, :].view(np.uint8)
     else:

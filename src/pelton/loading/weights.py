@@ -51,8 +51,23 @@ class LoadedWeights:
     dropped: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Which tensor of a file is what: `names` by the keys of `places`, all of them wanted, and (tensor, reason)."""
+
+    places: dict[str, Place]
+    names: dict[str, str]
+    dropped: tuple[tuple[str, str], ...]
+
+
 def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec) -> LoadedWeights:
     """All weights of the plan, stacked in the order of the rows. Raises CheckpointError unless the match is exact."""
+    match = match_tensors(checkpoint, weight_map, spec)
+    return LoadedWeights(stacked(checkpoint, match.places, match.names, spec), match.dropped)
+
+
+def match_tensors(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec) -> Match:
+    """The place of every tensor. Raises CheckpointError unless each has one, or a reason, and each place a tensor."""
     places = all_places(weight_map, checkpoint.naming, spec, checkpoint.tensors)
     found: dict[str, str] = {}
     dropped: list[tuple[str, str]] = []
@@ -88,7 +103,7 @@ def load_weights(checkpoint: Checkpoint, weight_map: WeightMap, spec: ModelSpec)
     for name, place in spare.items():
         if (original := originals.get(place.row.copies or "")) is not None:
             check_copy(checkpoint, name, original)
-    return LoadedWeights(stacked(checkpoint, wanted, found, spec), tuple(dropped))
+    return Match(wanted, found, tuple(dropped))
 
 
 def all_places(weight_map: WeightMap, naming: str, spec: ModelSpec, names: Container[str]) -> dict[str, Place]:

@@ -22,7 +22,7 @@ MAX_FUNCTION_LINES: Final = 60
 MAX_POSITIONAL: Final = 7
 MAX_DOCSTRING_LINES: Final = 12
 MAX_SETTINGS: Final = 64  # flags of `serve`, keys of the file
-MAX_FLAGS: Final = 64  # of the other commands
+MAX_FLAGS: Final = 96  # of the other commands
 MAX_VARIABLES: Final = 12
 
 # Where `except Exception` may stand: HTTP, before and after an answer has begun, and the engine

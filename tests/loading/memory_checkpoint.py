@@ -60,6 +60,10 @@ class MemoryCheckpoint(Checkpoint):
         return GenerationDefaults()
 
     @property
+    def has_tokenizer(self) -> bool:
+        return False
+
+    @property
     def tokenizer_source(self) -> TokenizerSource:
         raise AssertionError("loading needs no tokenizer")
 

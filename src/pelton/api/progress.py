@@ -94,3 +94,41 @@ def in_steps(report: Callable[[float], None], step: float = 0.05) -> Callable[[f
             report(fraction)
 
     return hear
+
+
+@final
+class ByteBar:
+    """Stages of long work on files, each with its bytes. Without a terminal it tells of each stage by one line."""
+
+    def __init__(self) -> None:
+        self._progress: Progress | None = None
+
+    def begin(self, stage: str, num_bytes: int) -> None:
+        """A stage of so many bytes begins; 0 if nobody knows."""
+        if self._progress is None:
+            print(f"pelton: {stage} ...", file=sys.stderr, flush=True)
+            return
+        for task in self._progress.task_ids:
+            self._progress.remove_task(task)
+        self._progress.add_task(stage, total=num_bytes or None)
+
+    def advance(self, num_bytes: int) -> None:
+        """So many bytes more are done."""
+        if self._progress is not None and self._progress.task_ids:
+            self._progress.update(self._progress.task_ids[0], advance=num_bytes)
+
+    def __enter__(self) -> ByteBar:
+        if sys.stderr.isatty():
+            from rich.console import Console  # noqa: PLC0415  30 ms, and only terminals need it
+            from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn  # noqa: PLC0415
+
+            columns = ("{task.description}", BarColumn(), DownloadColumn(), TimeRemainingColumn())
+            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._progress is not None:
+            self._progress.stop()

@@ -88,6 +88,11 @@ class Checkpoint(ABC):
 
     @property
     @abstractmethod
+    def has_tokenizer(self) -> bool:
+        """Whether there is a `tokenizer_source`; weights alone have none."""
+
+    @property
+    @abstractmethod
     def tokenizer_source(self) -> TokenizerSource:
         """What a tokenizer is built from. Raises CheckpointError where the checkpoint has none."""
 

@@ -29,6 +29,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "doctor": Entry("pelton.cli.doctor:doctor", "Look at this machine, and at what a model would use of it."),
     "bench": Entry("pelton.cli.bench:bench", "Measure speed."),
     "eval": Entry("pelton.cli.evaluate:evaluate", "Measure fidelity to the reference."),
+    "convert": Entry("pelton.cli.convert:convert_command", "Write a model in another format, with proof."),
     "version": Entry("pelton.cli.version:version", "Print the version."),
 }
 

@@ -86,7 +86,9 @@ def _uniform(spec: ModelSpec) -> Config:
     """A decoder whose layers share one rotary embedding."""
     rope = next((layer.rope for layer in spec.layers if layer.rope is not None), None)
     if rope is None:
-        raise CheckpointError(f"No layer of this {spec.architecture} has a rotary embedding; its config.json needs one.")
+        raise CheckpointError(
+            f"No layer of this {spec.architecture} has a rotary embedding; its config.json needs one."
+        )
     return {**_decoder(spec), **write_rope(spec, rope, find_position(spec.max_position, rope.scaling))}
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint, Naming
-from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.weight import Tensor
 from pelton.conversion.inverse import shape_after, shape_before, untransformed
 from pelton.errors import CheckpointError
@@ -90,7 +89,9 @@ class _Source:
         if made_by == place.transform:  # what would be done and undone is not done
             found = self._found[_identify(place.row), place.layer, place.expert][0]
             info = self._checkpoint.tensors[found]
-            return replace(piece, name=place.tensor, shape=info.shape, scheme=info.scheme, steps=(), read=self._raw(found))
+            return replace(
+                piece, name=place.tensor, shape=info.shape, scheme=info.scheme, steps=(), read=self._raw(found)
+            )
         steps = piece.steps if place.transform == "none" else (*piece.steps, f"undo {place.transform}")
         return replace(
             piece,

@@ -57,6 +57,11 @@ class Tokenizer:
         self._special_ids = frozenset(id_ for id_, token in self._added.items() if token.special)
         self._vocab_size = max([library.get_vocab_size(with_added_tokens=False), *(id_ + 1 for id_ in self._added)])
 
+    def save(self) -> str:
+        """The text of a tokenizer.json that gives the same ids."""
+        text: str = self._library.to_str(pretty=True)
+        return text
+
     @property
     def vocab_size(self) -> int:
         """One more than the highest id. A model may have more rows than that; they have no text."""

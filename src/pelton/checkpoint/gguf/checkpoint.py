@@ -11,6 +11,7 @@ import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
 from pelton.checkpoint.fields import Fields
+from pelton.checkpoint.gguf.container import Value
 from pelton.checkpoint.gguf.parts import read_model
 from pelton.checkpoint.gguf.spec import read_spec
 from pelton.checkpoint.gguf.string_array import StringArray
@@ -18,7 +19,7 @@ from pelton.checkpoint.gguf.tensor_scales import find_scales, read_scales, scale
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
-from pelton.checkpoint.weight import Tensor
+from pelton.checkpoint.weight import Bytes, Tensor
 from pelton.tokenization.source import GgufTokenizerSource
 
 _TOKENIZER = "tokenizer.ggml."
@@ -103,6 +104,20 @@ class GgufCheckpoint(Checkpoint):
                 f"{_TOKENIZER}{name} is {token_id}; the model has {self._spec.vocab_size} tokens."
             )
         return token_id
+
+    @property
+    def has_tokenizer(self) -> bool:
+        return self._metadata.has(_TOKENIZER + "tokens")
+
+    @property
+    def metadata(self) -> Mapping[str, Value]:
+        """All keys of the file and their values."""
+        return self._container.metadata
+
+    @property
+    def header(self) -> Bytes:
+        """All bytes before the first tensor's, as mapped."""
+        return self._container.file.data[: min(tensor.offset for tensor in self._container.tensors.values())]
 
     @cached_property
     def tokenizer_source(self) -> GgufTokenizerSource:

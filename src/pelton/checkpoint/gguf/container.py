@@ -63,9 +63,9 @@ class Container:
 class _Cursor:
     """Reads forward through the file and never past its end."""
 
-    def __init__(self, file: MappedFile) -> None:
-        self.path = file.path
-        self.data = file.data.data
+    def __init__(self, path: Path, data: memoryview) -> None:
+        self.path = path
+        self.data = data
         self.offset = 0
 
     @property
@@ -95,10 +95,31 @@ class _Cursor:
         return bytes(self.take(length, what))
 
 
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What stands before the tensors: values by key, and the tensors in file order, their places not yet checked."""
+
+    version: int
+    metadata: Mapping[str, Value]
+    infos: tuple[TensorInfo, ...]
+
+
 def read_container(path: Path) -> Container:
     """Map and check a GGUF file. Raises CheckpointError; reads no tensor data."""
     file = MappedFile(path)
-    cursor = _Cursor(file)
+    cursor = _Cursor(file.path, file.data.data)
+    version, metadata, claims = _parse(cursor)
+    tensors = _place_tensors(cursor, file, claims, _get_alignment(cursor, metadata))
+    return Container(file, version, metadata, tensors, (file,))
+
+
+def parse_header(path: Path, raw: memoryview) -> Header:
+    """A header without its tensors, in the same way. `path` is where it came from, for messages."""
+    version, metadata, claims = _parse(_Cursor(path, raw))
+    return Header(version, metadata, tuple(claim.info for claim in claims))
+
+
+def _parse(cursor: _Cursor) -> tuple[int, dict[str, Value], list[_Claim]]:
     version, num_tensors, num_values = _read_header(cursor)
     metadata: dict[str, Value] = {}
     for _ in range(num_values):
@@ -106,9 +127,8 @@ def read_container(path: Path) -> Container:
         if key in metadata:
             raise cursor.error(f"the metadata key {key!r} stands in the file twice.")
         metadata[key] = _read_value(cursor, key)
-    alignment = _get_alignment(cursor, metadata)
-    infos = [_read_tensor_info(cursor) for _ in range(num_tensors)]
-    return Container(file, version, metadata, _place_tensors(cursor, file, infos, alignment), (file,))
+    _get_alignment(cursor, metadata)
+    return version, metadata, [_read_tensor_info(cursor) for _ in range(num_tensors)]
 
 
 def _read_header(cursor: _Cursor) -> tuple[int, int, int]:

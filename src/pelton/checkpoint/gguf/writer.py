@@ -40,7 +40,18 @@ def write_gguf(
 
     Raises CheckpointError for a value, name or scheme that GGUF cannot hold, and OSError if the disk refuses.
     """
-    header = encode_header(path, metadata, tensors)
+    write_behind(path, encode_header(path, metadata, tensors), tensors, on_bytes=on_bytes)
+
+
+def write_behind(
+    path: Path,
+    header: bytes,
+    tensors: Sequence[Outgoing],
+    *,
+    alignment: int = ALIGNMENT,
+    on_bytes: Callable[[int], None] = lambda num_bytes: None,
+) -> None:
+    """A header that is there already, and the tensors that it describes, in its order. Raises as `write_gguf` does."""
     with path.open("xb") as file:
         file.write(header)
         for tensor in tensors:
@@ -50,7 +61,7 @@ def write_gguf(
                     f"{path}: tensor {tensor.name!r} has {rows.nbytes} bytes; {tensor.scheme} of shape "
                     f"{list(tensor.shape)} takes {tensor.nbytes}."
                 )
-            _write_padded(file, rows)
+            _write_padded(file, rows, alignment)
             on_bytes(rows.nbytes)
 
 
@@ -127,10 +138,10 @@ def _text(text: str) -> bytes:
     return struct.pack("<Q", len(raw)) + raw
 
 
-def _pad(num_bytes: int) -> int:
-    return -(-num_bytes // ALIGNMENT) * ALIGNMENT
+def _pad(num_bytes: int, alignment: int = ALIGNMENT) -> int:
+    return -(-num_bytes // alignment) * alignment
 
 
-def _write_padded(file: BufferedWriter, rows: npt.NDArray[np.uint8]) -> None:
+def _write_padded(file: BufferedWriter, rows: npt.NDArray[np.uint8], alignment: int) -> None:
     file.write(np.ascontiguousarray(rows).data)
-    file.write(bytes(_pad(rows.nbytes) - rows.nbytes))
+    file.write(bytes(_pad(rows.nbytes, alignment) - rows.nbytes))

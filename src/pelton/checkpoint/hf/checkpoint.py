@@ -92,6 +92,10 @@ class HfCheckpoint(Checkpoint):
             self._spec.vocab_size,
         )
 
+    @property
+    def has_tokenizer(self) -> bool:
+        return (self._path / "tokenizer.json").is_file()
+
     @cached_property
     def tokenizer_source(self) -> HfTokenizerSource:
         tokenizer = self._path / "tokenizer.json"

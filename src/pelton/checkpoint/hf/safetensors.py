@@ -63,6 +63,14 @@ def read_safetensors(path: Path) -> dict[str, PlacedTensor]:
     return placed
 
 
+def read_metadata(path: Path) -> dict[str, str]:
+    """What the file says of itself beside its tensors. Raises CheckpointError."""
+    _, header = _read_header(MappedFile(path))
+    metadata = header.get(_METADATA)
+    _check_metadata(path, metadata)
+    return dict(metadata or {})
+
+
 def _read_header(file: MappedFile) -> tuple[int, dict[str, Any]]:
     if file.size < _LENGTH_BYTES:
         raise CheckpointError(f"{file.path}: has {file.size} bytes, too few for a safetensors file.")

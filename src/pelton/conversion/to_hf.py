@@ -1,0 +1,187 @@
+"""A GGUF as a Hugging Face directory, and a directory with its weights in another container.
+
+Quantized blocks become float32, which holds their numbers exactly, so that transformers loads what was there. The
+blocks themselves, and the GGUF's own header, go into a side file that nobody else opens: the way back is bit for bit.
+A GGUF that came from a directory carries its files, and gives them back if they still say what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from pelton.checkpoint.contract import Checkpoint
+from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
+from pelton.checkpoint.hf.checkpoint import HfCheckpoint
+from pelton.checkpoint.hf.spec import read_spec
+from pelton.checkpoint.outgoing import Outgoing
+from pelton.checkpoint.scheme import DENSE
+from pelton.checkpoint.strict_json import parse_object
+from pelton.checkpoint.weight import Bytes
+from pelton.conversion.dense import as_dense, is_exact
+from pelton.conversion.hf_config import make_config
+from pelton.conversion.hf_files import list_left, read_carried
+from pelton.conversion.hf_tokenizer_files import (
+    encode_json,
+    make_generation,
+    make_ids,
+    make_tokenizer_files,
+    open_tokenizer,
+)
+from pelton.conversion.pieces import Piece, list_pieces
+from pelton.conversion.restore import HEADER
+from pelton.conversion.result import Loss, Output, TensorRecord
+from pelton.conversion.spec_loss import compare_specs
+from pelton.conversion.to_gguf import DTYPES, FILE, TENSOR, TOKENIZER_JSON
+from pelton.errors import CheckpointError
+from pelton.tokenization.source import GgufTokenizerSource
+
+_NAMES: Final = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+_SCHEMES: Final = {name: scheme for scheme, name in _NAMES.items()}
+
+
+def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
+    """What to write. `scheme`: F32, F16 or BF16 for all weights, in the place of what holds the source's exactly."""
+    if isinstance(checkpoint, HfCheckpoint):
+        return _copy_directory(checkpoint, scheme)
+    if not isinstance(checkpoint, GgufCheckpoint):
+        raise CheckpointError(f"{checkpoint.path}: cannot be written as a Hugging Face directory yet.")
+    pieces, match = list_pieces(checkpoint, "hf")
+    stored = _StoredSchemes(checkpoint, scheme)
+    tensors, records, losses = [], [], list[Loss]()
+    for piece in pieces:
+        target = stored.find(piece)
+        tensors.append(Outgoing(piece.name, piece.shape, target, stored.maker(piece, target)))
+        cast = () if target == piece.scheme else (f"as {target}",)
+        records.append(TensorRecord(piece.name, piece.sources, (*piece.steps, *cast), target))
+        if piece.scheme != target != "F32" and scheme is not None:
+            losses.append(Loss(f"tensor {piece.name}", f"{piece.scheme} is rounded to {target}", True))
+    losses += [Loss(f"tensor {name}", why, False) for name, why in match.dropped]
+    files, notes = _make_files(checkpoint, _name_dtype(tensors))
+    losses += notes
+    side = _make_side(checkpoint, {name for name, _ in match.dropped})
+    return Output(tensors=tensors, records=records, losses=losses, files=files, side=side)
+
+
+class _StoredSchemes:
+    """In which dense scheme each tensor is written."""
+
+    def __init__(self, checkpoint: GgufCheckpoint, scheme: str | None) -> None:
+        self._metadata = checkpoint.metadata
+        self._wanted = scheme
+        told = checkpoint.metadata.get(DTYPES)
+        self._told: dict[str, Any] = parse_object(told.encode(), DTYPES) if isinstance(told, str) else {}
+        is_dense = all(info.scheme in DENSE for info in checkpoint.tensors.values())
+        self._main = _SCHEMES.get(checkpoint.spec.weight_dtype, "F32") if is_dense else "F32"
+
+    def find(self, piece: Piece) -> str:
+        """What was asked for, what the source was once, or what holds the numbers: as most weights if that is exact."""
+        told = self._told.get(piece.name)
+        if self._wanted is not None:
+            return self._wanted
+        if told in DENSE and (TENSOR + piece.name in self._metadata or is_exact(piece.read(), told)):
+            return str(told)
+        if piece.scheme not in DENSE:
+            return "F32"
+        if piece.scheme == "F32" and self._main != "F32" and is_exact(piece.read(), self._main):
+            return self._main
+        return piece.scheme
+
+    def maker(self, piece: Piece, scheme: str) -> Callable[[], Bytes]:
+        """The bytes: those that were kept because they cannot be computed back, or the piece's."""
+        kept = self._metadata.get(TENSOR + piece.name)
+        if isinstance(kept, np.ndarray) and kept.dtype == np.uint8 and scheme == self._told.get(piece.name):
+            return _give(kept.reshape(1, -1).view(np.uint8))
+        return lambda: as_dense(piece.read(), scheme).payload
+
+
+def _name_dtype(tensors: list[Outgoing]) -> str:
+    """What config.json calls the weights: the widest of the types, so that whoever loads all as one rounds nothing."""
+    schemes = {tensor.scheme for tensor in tensors}
+    return _NAMES[schemes.pop()] if len(schemes) == 1 else "float32"
+
+
+def _make_side(checkpoint: GgufCheckpoint, dropped: Container[str]) -> list[Outgoing]:
+    """The header of the GGUF, and the bytes of every tensor that is not dense or has no place in the directory."""
+    side = [_bytes(HEADER, checkpoint.header)]
+    for name, info in checkpoint.tensors.items():
+        if info.scheme not in DENSE or name in dropped:
+            rows = checkpoint.read(name).payload
+            side.append(Outgoing(name, rows.shape, "U8", _give(rows)))
+    return side
+
+
+def _bytes(name: str, raw: Bytes) -> Outgoing:
+    return Outgoing(name, raw.shape, "U8", _give(raw[None, :]))
+
+
+def _give(rows: Bytes) -> Callable[[], Bytes]:
+    return lambda: rows
+
+
+def _make_files(checkpoint: GgufCheckpoint, dtype: str) -> tuple[dict[str, bytes], list[Loss]]:
+    """Configuration, tokenizer and defaults: those that the GGUF carries, where they agree with it, or new ones."""
+    tokenizer = open_tokenizer(checkpoint)
+    carried = dict(_read_carried(checkpoint))
+    losses: list[Loss] = []
+    source = checkpoint.tokenizer_source if tokenizer is not None else None
+    files: dict[str, bytes] = {}
+    if tokenizer is not None and isinstance(source, GgufTokenizerSource):
+        files |= make_tokenizer_files(source, tokenizer, checkpoint.spec.max_position)
+    generation = make_generation(checkpoint, tokenizer)
+    if generation:
+        files["generation_config.json"] = encode_json(generation)
+    if not carried:
+        config = make_config(checkpoint.spec, dtype=dtype, ids=make_ids(checkpoint, tokenizer))
+        return {**files, "config.json": encode_json(config)}, losses
+    spec = read_spec(parse_object(carried["config.json"], "the carried config.json"), source="the carried config.json")
+    unequal = compare_specs(spec, checkpoint.spec)
+    if unequal:
+        told = "; ".join(f"{each.field}: {each.source} carried, {each.target} in the keys" for each in unequal[:3])
+        raise CheckpointError(
+            f"{checkpoint.path}: its keys were changed since it was made: {told}. Remove the key {FILE}config.json, "
+            "and the keys are what counts."
+        )
+    return carried if "tokenizer.json" in carried or tokenizer is None else {**files, **carried}, losses
+
+
+def _read_carried(checkpoint: GgufCheckpoint) -> Iterator[tuple[str, bytes]]:
+    if FILE + "config.json" not in checkpoint.metadata:
+        return
+    for key, value in checkpoint.metadata.items():
+        name = "tokenizer.json" if key == TOKENIZER_JSON else key.removeprefix(FILE)
+        if key != TOKENIZER_JSON and name == key:
+            continue
+        if isinstance(value, str):
+            yield name, value.encode()
+        elif isinstance(value, np.ndarray) and value.dtype == np.uint8:
+            yield name, value.tobytes()
+        else:
+            raise CheckpointError(f"{checkpoint.path}: {key} is neither text nor bytes.")
+
+
+def _copy_directory(checkpoint: HfCheckpoint, scheme: str | None) -> Output:
+    """The same names, the same files; dense weights as `scheme`, if one is asked for."""
+    carried = read_carried(checkpoint.path)
+    tensors, records, losses = [], [], list[Loss]()
+    for name, info in checkpoint.tensors.items():
+        target = scheme if scheme is not None else info.scheme if info.scheme in DENSE else "F32"
+        steps = () if target == info.scheme else (f"as {target}",)
+        records.append(TensorRecord(name, (name,), steps, target))
+        tensors.append(Outgoing(name, info.shape, target, _read_as(checkpoint, name, target)))
+        if scheme not in (None, info.scheme, "F32"):
+            losses.append(Loss(f"tensor {name}", f"{info.scheme} is rounded to {scheme}", True))
+    if any(info.scheme not in DENSE for info in checkpoint.tensors.values()) or scheme is not None:
+        config = parse_object(carried["config.json"], "config.json")
+        if config.pop("quantization_config", None) is not None:
+            losses.append(Loss("quantization_config", "the weights are no longer quantized", False))
+        config.pop("dtype", None)
+        carried["config.json"] = encode_json({**config, "torch_dtype": _name_dtype(tensors)})
+    losses += [Loss(f"file {name}", why, False) for name, why in list_left(checkpoint.path, carried).items()]
+    return Output(tensors=tensors, records=records, losses=losses, files=carried)
+
+
+def _read_as(checkpoint: Checkpoint, name: str, scheme: str) -> Callable[[], Bytes]:
+    return lambda: as_dense(checkpoint.read(name), scheme).payload

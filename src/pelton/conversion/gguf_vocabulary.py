@@ -7,6 +7,7 @@ no tokenizer.json; the order of its merges stands for them. What is made is read
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -63,7 +64,7 @@ def make_vocabulary(
     else:
         scores = compute_scores(tokens, types, merges, where)
         merges = []
-        flags["add_space_prefix"] = adds_space(pipeline)
+        flags |= read_spaces(pipeline, where)
     return GgufTokenizerSource(
         model="gpt2" if is_byte_level else "llama",
         pre=pre,
@@ -75,6 +76,7 @@ def make_vocabulary(
         flags=flags,
         chat_template=source.chat_template,
         chat_templates=source.chat_templates,
+        precompiled_charsmap=b"" if is_byte_level else read_charsmap(pipeline),
     )
 
 
@@ -130,14 +132,35 @@ def read_rule(pipeline: Json) -> tuple[tuple[str, ...], bool, bool] | None:
     return tuple(patterns), forms == ["NFC"], bool(pipeline["model"].get("ignore_merges", False))
 
 
-def adds_space(pipeline: Json) -> bool:
-    """Whether the text begins with a space of the tokenizer's own."""
+def read_spaces(pipeline: Json, where: str) -> dict[str, bool]:
+    """What SentencePiece does with spaces, as flags. Raises CheckpointError for a step that is none of its own."""
     steps = [*flatten(pipeline["normalizer"], "normalizers"), *flatten(pipeline["pre_tokenizer"], "pretokenizers")]
-    return any(
-        (step["type"] == "Prepend" and step["prepend"] == SPACE)
-        or (step["type"] == "Metaspace" and step.get("prepend_scheme", "always") != "never")
-        for step in steps
-    )
+    adds, removes = False, False
+    for step in steps:
+        match step["type"]:
+            case "Prepend" if step["prepend"] == SPACE:
+                adds = True
+            case "Metaspace":
+                adds = step.get("prepend_scheme", "always") != "never"
+            case "Replace" if step["pattern"] == {"String": " "} and step["content"] == SPACE:
+                pass
+            case "Replace" if step["pattern"] == {"Regex": " {2,}"} and step["content"] == " ":
+                removes = True
+            case "Strip" | "Precompiled":
+                pass
+            case "Split" if step["pattern"] == {"String": " "} and step["behavior"] == "MergedWithPrevious":
+                pass  # Gemma's: a space ends a word, and its merges never reach over one anyway
+            case other:
+                raise CheckpointError(f"{where}: text is changed by a step {other!r} that a GGUF has no word for.")
+    return {"add_space_prefix": adds, "remove_extra_whitespaces": removes}
+
+
+def read_charsmap(pipeline: Json) -> bytes:
+    """SentencePiece's compiled Unicode table, or nothing."""
+    for step in flatten(pipeline["normalizer"], "normalizers"):
+        if step["type"] == "Precompiled":
+            return base64.b64decode(step["precompiled_charsmap"])
+    return b""
 
 
 def compute_scores(

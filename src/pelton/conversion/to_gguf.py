@@ -162,6 +162,8 @@ def describe_vocabulary(source: GgufTokenizerSource) -> dict[str, GgufValue]:
     keys["token_type"] = np.array(source.token_types, np.int32)
     if source.merges:
         keys["merges"] = list(source.merges)
+    if source.precompiled_charsmap:
+        keys["precompiled_charsmap"] = np.frombuffer(source.precompiled_charsmap, np.uint8)
     keys |= {**source.ids, **source.flags}
     texts = {f"tokenizer.ggml.{name}": value for name, value in keys.items()}
     if source.chat_template is not None:

@@ -142,7 +142,23 @@ class GgufCheckpoint(Checkpoint):
             ids=self._read_ids(key for key in settings if key.endswith("_token_id")),
             flags={key: value for key, value in settings.items() if isinstance(value, bool)},
             chat_template=fields.text("tokenizer.chat_template", "") or None,
+            precompiled_charsmap=self._read_charsmap(),
+            chat_templates=self._read_templates(),
         )
+
+    def _read_charsmap(self) -> bytes:
+        table = self._metadata.take(_TOKENIZER + "precompiled_charsmap")
+        if table is None:
+            return b""
+        if not isinstance(table, np.ndarray) or table.dtype.itemsize != 1:
+            raise self._metadata.error(f"{_TOKENIZER}precompiled_charsmap is not an array of bytes.")
+        return table.tobytes()
+
+    def _read_templates(self) -> dict[str, str]:
+        """The named templates, each under a key of its own."""
+        prefix = "tokenizer.chat_template."
+        names = [key.removeprefix(prefix) for key in self._container.metadata if key.startswith(prefix)]
+        return {name: self._metadata.text(prefix + name) for name in names}
 
     def _read_ids(self, names: Iterable[str]) -> dict[str, int]:
         ids = {name: self._token_id(name) for name in names}

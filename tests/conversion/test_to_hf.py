@@ -1,0 +1,73 @@
+"""A directory made of a GGUF loads in transformers and says the same tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from tests.conversion.test_restore import make_quantized, run
+from tests.models.architectures import make_model
+
+from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.conversion.convert import Options, Progress, convert
+from pelton.conversion.restore import SIDE_FILE
+from pelton.errors import CheckpointError
+
+pytestmark = pytest.mark.cpu
+PROMPT = torch.tensor([[3, 9, 27, 2, 11, 5]])
+
+
+def say(path: Path) -> torch.Tensor:
+    model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    with torch.no_grad():
+        return model(PROMPT).logits
+
+
+def test_transformers_loads_what_is_made_of_blocks(tmp_path: Path) -> None:
+    make_quantized(tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "hf")
+    oracle = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file="a.gguf", dtype=torch.float32)
+    with torch.no_grad():
+        expected = oracle(PROMPT).logits
+    assert torch.allclose(say(tmp_path / "hf"), expected, atol=1e-4, rtol=1e-4)
+    assert (tmp_path / "hf" / SIDE_FILE).exists()
+
+
+@pytest.mark.parametrize("name", ["gemma3", "qwen2_moe-normalised", "gpt2", "phi3-longrope"])
+def test_logits_are_the_same_after_both_ways(name: str, tmp_path: Path) -> None:
+    make_model(name, tmp_path / "hf", torch.bfloat16)
+    convert(tmp_path / "hf", tmp_path / "m.gguf", "gguf", Options(), Progress())
+    convert(tmp_path / "m.gguf", tmp_path / "back", "safetensors", Options(), Progress())
+    assert torch.equal(say(tmp_path / "hf"), say(tmp_path / "back"))
+
+
+def test_weights_are_rounded_only_if_asked(tmp_path: Path) -> None:
+    make_quantized(tmp_path / "a.gguf")
+    ledger = convert(tmp_path / "a.gguf", tmp_path / "hf", "safetensors", Options(scheme="BF16"), Progress())
+    assert any("rounded to BF16" in loss["what"] for loss in ledger["losses"])
+    with open_checkpoint(tmp_path / "hf") as checkpoint:
+        assert {info.scheme for info in checkpoint.tensors.values()} == {"BF16"}
+        assert checkpoint.spec.weight_dtype == "bfloat16"
+
+
+def test_a_directory_keeps_names_and_files(tmp_path: Path) -> None:
+    make_model("gpt2", tmp_path / "hf")
+    convert(tmp_path / "hf", tmp_path / "copy", "safetensors", Options(max_shard_bytes=1 << 17), Progress())
+    assert (tmp_path / "copy" / "model.safetensors.index.json").exists()
+    with open_checkpoint(tmp_path / "hf") as one, open_checkpoint(tmp_path / "copy") as two:
+        assert dict(one.tensors) == dict(two.tensors)
+        assert one.spec == two.spec
+        assert all((one.read(name).payload == two.read(name).payload).all() for name in one.tensors)
+
+
+def test_keys_that_were_changed_since_are_not_overruled(tmp_path: Path) -> None:
+    make_model("llama", tmp_path / "hf")
+    convert(tmp_path / "hf", tmp_path / "m.gguf", "gguf", Options(), Progress())
+    raw = (tmp_path / "m.gguf").read_bytes()
+    old, new = b"llama.rope.freq_base\x06\x00\x00\x00", torch.tensor([900.0]).numpy().tobytes()
+    at = raw.index(old) + len(old)
+    (tmp_path / "n.gguf").write_bytes(raw[:at] + new + raw[at + 4 :])
+    with pytest.raises(CheckpointError, match=r"changed since it was made: layers\[0\].rope"):
+        convert(tmp_path / "n.gguf", tmp_path / "back", "safetensors", Options(), Progress())

@@ -89,14 +89,8 @@ def test_merges_of_no_scores_are_refused(tmp_path: Path) -> None:
     _, proto = train_sentencepiece("bpe", byte_fallback=True)
     pipeline = json.loads(make_tokenizer(gguf_of_sentencepiece(proto, "llama")).save())
     merges = pipeline["model"]["merges"]
-    merges[3], merges[40] = merges[40], merges[3]
+    del merges[3]
     source = source_of(Library.from_str(json.dumps(pipeline)), tmp_path)
     tokenizer = make_tokenizer(source)
-    made_of = pipeline["model"]["vocab"]
-    try:
-        made = make_vocabulary(source, tokenizer, len(made_of), [])
-    except CheckpointError as error:
-        assert "merges are not those of any scores" in str(error)
-    else:  # the exchange may be one that scores can say
-        again = make_tokenizer(made)
-        assert [again.encode(text) for text in NASTY_TEXTS] == [tokenizer.encode(text) for text in NASTY_TEXTS]
+    with pytest.raises(CheckpointError, match="merges are not those of any scores"):
+        make_vocabulary(source, tokenizer, len(pipeline["model"]["vocab"]), [])

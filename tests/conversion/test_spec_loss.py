@@ -30,7 +30,9 @@ CHANGED: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("name", [f.name for f in fields(ModelSpec) if f.name not in ("layers", "weight_dtype", "experts")])
+@pytest.mark.parametrize(
+    "name", [f.name for f in fields(ModelSpec) if f.name not in ("layers", "weight_dtype", "experts")]
+)
 def test_every_field_counts(name: str) -> None:
     value = getattr(LLAMA, name)
     if isinstance(value, bool):
@@ -58,7 +60,9 @@ def test_ropes_are_compared_by_the_angles_they_give() -> None:
     llama3 = Rope(
         theta=500.0,
         rotary_dim=20,
-        scaling=RopeScaling(kind="llama3", factor=8.0, original_max_position=24, low_freq_factor=1.5, high_freq_factor=5.0),
+        scaling=RopeScaling(
+            kind="llama3", factor=8.0, original_max_position=24, low_freq_factor=1.5, high_freq_factor=5.0
+        ),
     )
     plain, _ = rotary_frequencies(replace(llama3, scaling=None), 128)
     stretched, _ = rotary_frequencies(llama3, 128)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,6 +16,12 @@ pytestmark = pytest.mark.unit
 
 def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
+
+
+def write_and_raise(target: Path, error: Exception, *, force: bool = False) -> None:
+    with make_target(target, 1, force=force) as part:
+        part.write_bytes(b"x")
+        raise error
 
 
 def test_a_file_and_a_directory_appear_at_the_end(tmp_path: Path) -> None:
@@ -31,9 +36,8 @@ def test_a_file_and_a_directory_appear_at_the_end(tmp_path: Path) -> None:
 
 
 def test_an_error_leaves_nothing(tmp_path: Path) -> None:
-    with pytest.raises(KeyError), make_target(tmp_path / "m.gguf", 10, force=False) as part:
-        part.write_bytes(b"x")
-        raise KeyError
+    with pytest.raises(KeyError):
+        write_and_raise(tmp_path / "m.gguf", KeyError())
     assert names(tmp_path) == []
 
 
@@ -43,9 +47,8 @@ def test_what_is_there_stays_unless_it_is_to_be_replaced(tmp_path: Path) -> None
     (target / "old").write_bytes(b"")
     with pytest.raises(CheckpointError, match="is there already"), make_target(target, 1, force=False):
         pass
-    with pytest.raises(RuntimeError), make_target(target, 1, force=True) as part:
-        part.mkdir()
-        raise RuntimeError
+    with pytest.raises(RuntimeError):
+        write_and_raise(target, RuntimeError(), force=True)
     assert names(target) == ["old"]
     with make_target(target, 1, force=True) as part:
         part.mkdir()
@@ -77,17 +80,16 @@ def test_two_at_a_time_are_told_apart(tmp_path: Path) -> None:
 def test_the_disk_is_asked_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(CheckpointError, match="needs 2.0 KiB, and its disk has"), make_target(tmp_path / "m", 2048, force=False):
+    with (
+        pytest.raises(CheckpointError, match=r"needs 2\.0 KiB, and its disk has"),
+        make_target(tmp_path / "m", 2048, force=False),
+    ):
         pass
     with pytest.raises(CheckpointError, match="no such directory"), make_target(tmp_path / "x" / "m", 1, force=False):
         pass
 
 
 def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
-    def fail() -> Any:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(CheckpointError, match="No space left"), make_target(tmp_path / "m", 1, force=False) as part:
-        part.write_bytes(b"x")
-        fail()
+    with pytest.raises(CheckpointError, match="No space left"):
+        write_and_raise(tmp_path / "m", OSError(errno.ENOSPC, "No space left on device"))
     assert names(tmp_path) == []

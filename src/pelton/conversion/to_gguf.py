@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint
+from pelton.checkpoint.gguf.checkpoint import END_IDS
 from pelton.checkpoint.gguf.writer import GgufValue
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.outgoing import Outgoing
@@ -143,15 +144,14 @@ def _make_texts(checkpoint: Checkpoint) -> tuple[GgufTokenizerSource | None, dic
     """The keys of tokenizer and templates."""
     tokenizer = open_tokenizer(checkpoint)
     if tokenizer is None:
-        ids = {"eos_token_id": checkpoint.generation.eos_token_ids[:1], "bos_token_id": ()}
-        bos = checkpoint.generation.bos_token_id
-        ids["bos_token_id"] = () if bos is None else (bos,)
-        return None, {f"tokenizer.ggml.{name}": value[0] for name, value in ids.items() if value}
+        ends, bos = checkpoint.generation.eos_token_ids, checkpoint.generation.bos_token_id
+        keys: dict[str, GgufValue] = {} if bos is None else {"tokenizer.ggml.bos_token_id": bos}
+        return None, {**keys, END_IDS: np.array(ends, np.int32)} if ends else keys
     source = checkpoint.tokenizer_source
     assert isinstance(source, HfTokenizerSource), "a directory's tokenizer is a tokenizer.json"
-    ends = list_ends(checkpoint.generation, tokenizer)
-    vocabulary = make_vocabulary(source, tokenizer, checkpoint.spec.vocab_size, ends)
-    return vocabulary, describe_vocabulary(vocabulary)
+    all_ends = list_ends(checkpoint.generation, tokenizer)
+    vocabulary = make_vocabulary(source, tokenizer, checkpoint.spec.vocab_size, all_ends)
+    return vocabulary, {**describe_vocabulary(vocabulary), END_IDS: np.array(all_ends, np.int32)}
 
 
 def describe_vocabulary(source: GgufTokenizerSource) -> dict[str, GgufValue]:
@@ -175,8 +175,6 @@ def describe_vocabulary(source: GgufTokenizerSource) -> dict[str, GgufValue]:
 def _list_text_losses(checkpoint: Checkpoint, vocabulary: GgufTokenizerSource | None) -> Iterator[Loss]:
     if vocabulary is None:
         yield Loss("tokenizer", "the source has none", False)
-        if len(checkpoint.generation.eos_token_ids) > 1:
-            yield Loss("eos_token_id", "without a tokenizer only the first end is written", True)
         return
     if checkpoint.generation.max_new_tokens is not None:
         yield Loss("max_new_tokens", "has no key; it stands in the carried generation_config.json", False)

@@ -62,6 +62,8 @@ def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
     files, notes = _make_files(checkpoint, _name_dtype(tensors))
     losses += notes
     side = _make_side(checkpoint, {name for name, _ in match.dropped})
+    if not side:
+        losses.append(Loss("blocks", "a split file, or scales beside tensors: the way back is not bit for bit", False))
     return Output(tensors=tensors, records=records, losses=losses, files=files, side=side)
 
 
@@ -105,7 +107,10 @@ def _name_dtype(tensors: list[Outgoing]) -> str:
 
 def _make_side(checkpoint: GgufCheckpoint, dropped: Container[str]) -> list[Outgoing]:
     """The header of the GGUF, and the bytes of every tensor that is not dense or has no place in the directory."""
-    side = [_bytes(HEADER, checkpoint.header)]
+    header = checkpoint.header
+    if header is None:
+        return []
+    side = [_bytes(HEADER, header)]
     for name, info in checkpoint.tensors.items():
         if info.scheme not in DENSE or name in dropped:
             rows = checkpoint.read(name).payload

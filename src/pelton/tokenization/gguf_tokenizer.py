@@ -173,7 +173,8 @@ def _finish(
     known_ends = {id_ for id_, text in enumerate(source.tokens) if types[id_] == CONTROL and text in _END_TEXTS}
     names = {"bos_token_id", "eos_token_id", "unknown_token_id", "padding_token_id"} & source.ids.keys()
     texts = {_TEMPLATE_NAMES[name]: source.tokens[source.ids[name]] for name in names}
-    tokens = SpecialTokens(bos_id=bos_id, eos_id=eos_id, end_ids=frozenset(named_ends | known_ends), texts=texts)
+    ends = frozenset(named_ends | known_ends) if source.end_ids is None else source.end_ids
+    tokens = SpecialTokens(bos_id=bos_id, eos_id=eos_id, end_ids=ends, texts=texts)
     return Tokenizer(library, tokens, piece_bytes, strips_first_space=strips_first_space)
 
 

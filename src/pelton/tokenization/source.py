@@ -46,6 +46,8 @@ class GgufTokenizerSource:
     chat_template: str | None
     precompiled_charsmap: bytes = b""
     """SentencePiece's compiled Unicode table, or empty."""
+    end_ids: frozenset[int] | None = None
+    """Exactly the ids that end a text, where the file says so; else they follow from `ids` and known spellings."""
     chat_templates: Mapping[str, str] = field(default_factory=dict)
     """`tokenizer.chat_template.<name>` by name, without the default one."""
 

@@ -24,6 +24,7 @@ from pelton.tokenization.source import GgufTokenizerSource
 
 _TOKENIZER = "tokenizer.ggml."
 _QUANTIZATION_VERSION = 2
+END_IDS = "pelton.end_token_ids"
 _END_IDS = ("eos_token_id", "eot_token_id", "eom_token_id")
 
 
@@ -86,9 +87,11 @@ class GgufCheckpoint(Checkpoint):
     def generation(self) -> GenerationDefaults:
         """End ids from the tokenizer's metadata, sampling from `general.sampling.*`."""
         fields = self._metadata
-        ends = (self._token_id(name) for name in _END_IDS)
+        ends = self._read_ends()
+        if ends is None:
+            ends = [end for name in _END_IDS if (end := self._token_id(name)) is not None]
         return GenerationDefaults(
-            eos_token_ids=tuple(dict.fromkeys(end for end in ends if end is not None)),
+            eos_token_ids=tuple(dict.fromkeys(ends)),
             bos_token_id=self._token_id("bos_token_id"),
             temperature=fields.nullable_number("general.sampling.temp"),
             top_p=fields.nullable_number("general.sampling.top_p"),
@@ -96,6 +99,17 @@ class GgufCheckpoint(Checkpoint):
             min_p=fields.nullable_number("general.sampling.min_p"),
             repetition_penalty=fields.nullable_number("general.sampling.penalty_repeat"),
         )
+
+    def _read_ends(self) -> list[int] | None:
+        """All ids that end a text, of a file that was converted here; the format itself has names for three."""
+        ends = self._metadata.take(END_IDS)
+        if ends is None:
+            return None
+        is_list = isinstance(ends, np.ndarray) and np.issubdtype(ends.dtype, np.integer)
+        if not is_list or not all(0 <= end < self._spec.vocab_size for end in ends):
+            raise self._metadata.error(f"{END_IDS} is not an array of ids below {self._spec.vocab_size}.")
+        numbers: list[int] = ends.tolist()
+        return numbers
 
     def _token_id(self, name: str) -> int | None:
         token_id = self._metadata.nullable_integer(_TOKENIZER + name, minimum=0)
@@ -115,8 +129,10 @@ class GgufCheckpoint(Checkpoint):
         return self._container.metadata
 
     @property
-    def header(self) -> Bytes:
-        """All bytes before the first tensor's, as mapped."""
+    def header(self) -> Bytes | None:
+        """All bytes before the first tensor's, as mapped. None: of several files, or of tensors with scales beside."""
+        if len(self._container.files) > 1 or self._scales:
+            return None
         return self._container.file.data[: min(tensor.offset for tensor in self._container.tensors.values())]
 
     @cached_property
@@ -143,6 +159,7 @@ class GgufCheckpoint(Checkpoint):
             flags={key: value for key, value in settings.items() if isinstance(value, bool)},
             chat_template=fields.text("tokenizer.chat_template", "") or None,
             precompiled_charsmap=self._read_charsmap(),
+            end_ids=None if (ends := self._read_ends()) is None else frozenset(ends),
             chat_templates=self._read_templates(),
         )
 

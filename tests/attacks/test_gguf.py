@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import struct
+import time
 import tracemalloc
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,13 @@ from tests.model_files import (
     GgufTensor,
     array,
     counted,
+    f32,
+    f32s,
     flag,
     flags,
     gguf_bytes,
     gguf_matrix,
+    i32s,
     llama_gguf,
     strings,
     text,
@@ -34,10 +39,13 @@ from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.container import read_container
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.errors import CheckpointError
+from pelton.tokenization import make_tokenizer
 
 pytestmark = pytest.mark.cpu  # thousands of files
 
 MAX_TRACED_BYTES = 4 << 20
+MAX_REFUSAL_BYTES = 50 << 20
+MAX_REFUSAL_S = 1.0
 HUGE = 1 << 63
 
 
@@ -54,9 +62,11 @@ def sound() -> bytes:
 def refuse(path: Path, raw: bytes, message: str) -> None:
     path.write_bytes(raw)
     tracemalloc.start()
+    begin = time.perf_counter()
     try:
         with pytest.raises(CheckpointError, match=message):
             read_container(path)
+        assert time.perf_counter() - begin < MAX_REFUSAL_S
         assert tracemalloc.get_traced_memory()[1] < MAX_TRACED_BYTES
     finally:
         tracemalloc.stop()
@@ -135,6 +145,81 @@ TENSORS: dict[str, tuple[list[GgufTensor], str]] = {
     "short data": ([tensor(payload=bytes(31))], "truncated"),
     "long data": ([tensor(payload=bytes(65))], "behind the last tensor"),
 }
+
+
+def llama(**changes: bytes | None) -> bytes:
+    """A whole file whose metadata is changed; "ARCH__" stands for "llama."."""
+    return llama_gguf(**changes)
+
+
+EXPERTS = {"ARCH__expert_feed_forward_length": u32(8)}
+MODELS: dict[str, tuple[bytes, str]] = {
+    "fewer types than tokens": (llama(tokenizer__ggml__token_type=i32s([1] * 7)), "not an array of 8 numbers"),
+    "more types than tokens": (llama(tokenizer__ggml__token_type=i32s([1] * 9)), "not an array of 8 numbers"),
+    "fewer scores than tokens": (llama(tokenizer__ggml__scores=f32s([0.0])), "not an array of 8 numbers"),
+    "more tokens than rows": (llama(tokenizer__ggml__tokens=strings(list("abcdefghi"))), "has 9 tokens and embeddings"),
+    "token type 9": (llama(tokenizer__ggml__token_type=i32s([1] * 7 + [9])), "token 7 is 9"),
+    "merge of no parts": (llama(tokenizer__ggml__merges=strings([""])), "entry 0 is ''"),
+    "merge of three parts": (llama(tokenizer__ggml__merges=strings(["a b", "a b c"])), "entry 1 is 'a b c'"),
+    "merge of unknown pieces": (llama(tokenizer__ggml__merges=strings(["x y"])), "cannot be built"),
+    "two tokens with one text": (llama(tokenizer__ggml__tokens=strings(list("abcdefga"))), "tokens 0 and 7 are both"),
+    "bos beyond the vocabulary": (llama(tokenizer__ggml__bos_token_id=u32(8)), "bos_token_id is 8"),
+    "eos of 2^32 - 1": (llama(tokenizer__ggml__eos_token_id=u32((1 << 32) - 1)), "eos_token_id is 4294967295"),
+    "no heads": (llama(ARCH__attention__head_count=u32(0)), "head_count is 0"),
+    "no key heads": (llama(ARCH__attention__head_count_kv=u32(0)), "head_count_kv is 0"),
+    "key heads that do not divide": (llama(ARCH__attention__head_count_kv=u32(3)), "cannot share 3 key/value heads"),
+    "10^9 layers": (llama(ARCH__block_count=u32(10**9)), "block_count is 1000000000"),
+    "no layers": (llama(ARCH__block_count=u32(0)), "block_count is 0"),
+    "a head of 2^32 - 1": (llama(ARCH__attention__key_length=u32((1 << 32) - 1)), "dimension_count is 4294967295"),
+    "a context of 2^32 - 1": (llama(ARCH__context_length=u32((1 << 32) - 1)), "cannot all be right"),
+    "an embedding of nothing": (llama(ARCH__embedding_length=u32(0)), "embedding_length is 0"),
+    "rotary beyond the head": (llama(ARCH__rope__dimension_count=u32(6)), "rope.dimension_count is 6"),
+    "odd rotary": (llama(ARCH__rope__dimension_count=u32(3)), "rope.dimension_count is 3"),
+    "more experts used than there are": (
+        llama(ARCH__expert_count=u32(2), ARCH__expert_used_count=u32(3), **EXPERTS),
+        "each token goes to 3 of 2 experts",
+    ),
+    "experts of 2^31": (
+        llama(ARCH__expert_count=u32(1 << 31), ARCH__expert_used_count=u32(1), **EXPERTS),
+        "1 of 2147483648 experts",
+    ),
+    "epsilon NaN": (llama(ARCH__attention__layer_norm_rms_epsilon=f32(float("nan"))), "expected a finite number"),
+    "epsilon 0": (llama(ARCH__attention__layer_norm_rms_epsilon=f32(0.0)), "expected a number above 0"),
+    "theta NaN": (llama(ARCH__rope__freq_base=f32(float("nan"))), "expected a finite number"),
+    "theta infinite": (llama(ARCH__rope__freq_base=f32(float("inf"))), "expected a finite number"),
+    "scaling by 0": (llama(ARCH__rope__scaling__factor=f32(0.0)), "expected a number above 0"),
+    "heads as text": (llama(ARCH__attention__head_count=text("4")), "expected a whole number"),
+    "heads as a float": (llama(ARCH__attention__head_count=f32(4.0)), "expected a whole number"),
+    "heads as an array of floats": (llama(ARCH__attention__head_count=f32s([4.0])), "expected a whole number"),
+    "no heads in an array": (llama(ARCH__attention__head_count=i32s([])), "head_count"),
+    "architecture as a number": (llama(general__architecture=u32(1)), "expected text"),
+    "65535 parts": (llama(split__count=u32(65535)), "split.count is 65535"),
+    "parts as text": (llama(split__count=text("2")), "expected a whole number"),
+    "another quantization version": (llama(general__quantization_version=u32(3)), "quantization_version is 3"),
+    "a template of 5 MiB": (llama(tokenizer__chat_template=text("x" * (5 << 20))), "at most 4194304 bytes"),
+}
+
+
+def open_all(path: Path) -> None:
+    """All that is made of the metadata of a file."""
+    with GgufCheckpoint(path) as checkpoint:
+        assert checkpoint.generation.eos_token_ids
+        make_tokenizer(replace(checkpoint.tokenizer_source, pre="qwen2"))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models(path: Path, name: str) -> None:
+    raw, message = MODELS[name]
+    path.write_bytes(raw)
+    tracemalloc.start()
+    begin = time.perf_counter()
+    try:
+        with pytest.raises(CheckpointError, match=message):
+            open_all(path)
+        assert tracemalloc.get_traced_memory()[1] < MAX_REFUSAL_BYTES
+        assert time.perf_counter() - begin < MAX_REFUSAL_S
+    finally:
+        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("name", HEADERS)

@@ -27,6 +27,9 @@ def cut(pre: str, text: str) -> list[str]:
         ("tekken", "helloWorld's 12", ["hello", "World", "'s", " ", "1", "2"]),
         ("deepseek-v3", "ab1234\u4f60\u597dc", ["ab", "123", "4", "\u4f60\u597d", "c"]),
         ("qwen35", "e\u0301a", ["e\u0301a"]),
+        ("deepseek-coder", "if a1:\n\n", ["if", " a", "1", ":", "\n", "\n"]),
+        ("deepseek-coder", "x = \u4f60\u597d", ["x", " =", " ", "\u4f60\u597d"]),
+        ("seed-coder", "a123 (b)\n", ["a", "1", "2", "3", " (", "b", ")", "\n"]),
     ],
 )
 def test_cuts(pre: str, text: str, pieces: list[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint
-from pelton.checkpoint.gguf.checkpoint import END_IDS
+from pelton.checkpoint.gguf.tokenizer_source import END_IDS
 from pelton.checkpoint.gguf.writer import GgufValue
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.outgoing import Outgoing

@@ -11,7 +11,8 @@ Takes 0.4 s for Qwen 2 (151,936 tokens) and 1.6 s for Gemma 3 (262,144), of whic
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
+_TOKEN_TYPES = frozenset(range(1, 7))
 
 _END_TEXTS = frozenset(
     {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>"}
@@ -42,7 +44,6 @@ _PHI3_KEEPS = frozenset({"<unk>", "<s>", "<|endoftext|>"})
 
 def make_gguf_tokenizer(source: GgufTokenizerSource) -> Tokenizer:
     """The tokenizer a GGUF file describes. Raises CheckpointError naming the key that is missing or wrong."""
-    _check(source)
     makers: dict[str, Callable[[GgufTokenizerSource], Tokenizer]] = {
         "gpt2": _make_byte_level,
         "llama": _make_sentencepiece_bpe,
@@ -55,6 +56,7 @@ def make_gguf_tokenizer(source: GgufTokenizerSource) -> Tokenizer:
     with blame("GGUF tokenizer"), collector_paused():
         # A reader may decode each string when it is asked for; here every one is asked for several times.
         held = replace(source, tokens=list(source.tokens), merges=list(source.merges))
+        _check(held)
         return makers[source.model](held)
 
 
@@ -68,6 +70,29 @@ def _check(source: GgufTokenizerSource) -> None:
     for key, id_ in source.ids.items():
         if not 0 <= id_ < num_tokens:
             raise CheckpointError(f"tokenizer.ggml.{key} is {id_}, and the vocabulary has {num_tokens} tokens.")
+    if not set(source.token_types) <= _TOKEN_TYPES:
+        id_ = next(id_ for id_, type_ in enumerate(source.token_types) if type_ not in _TOKEN_TYPES)
+        raise CheckpointError(
+            f"tokenizer.ggml.token_type of token {id_} is {source.token_types[id_]}; types go from 1 to 6."
+        )
+    if not all(map(math.isfinite, source.scores)):
+        id_ = next(id_ for id_, score in enumerate(source.scores) if not math.isfinite(score))
+        raise CheckpointError(f"tokenizer.ggml.scores of token {id_} is {source.scores[id_]}; scores are finite.")
+    _check_texts(source.tokens)
+
+
+def _check_texts(tokens: Sequence[str]) -> None:
+    """Two tokens with one text: only one of them could be made of a text, and which one would be a guess."""
+    if len(set(tokens)) == len(tokens):
+        return
+    ids: dict[str, int] = {}
+    for id_, text in enumerate(tokens):
+        if text in ids:
+            raise CheckpointError(
+                f"tokenizer.ggml.tokens: tokens {ids[text]} and {id_} are both {text[:50]!r}. The vocabulary is "
+                "damaged; convert the model again."
+            )
+        ids[text] = id_
 
 
 def _make_byte_level(source: GgufTokenizerSource) -> Tokenizer:
@@ -77,11 +102,20 @@ def _make_byte_level(source: GgufTokenizerSource) -> Tokenizer:
     rule = find_pre_tokenizer(source.pre)
     if not source.merges:
         raise CheckpointError("tokenizer.ggml.merges: a byte-level BPE vocabulary cannot be used without its merges.")
-    merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in source.merges)]
+    merges = [_split_merge(rank, merge) for rank, merge in enumerate(source.merges)]
     model = models.BPE(_vocabulary(source), merges, ignore_merges=rule.takes_whole_words)
     library = Library(model)
     _cut_like(library, rule)
     return _finish(source, library, byte_alphabet.bytes_of_piece, adds_bos=rule.adds_bos)
+
+
+def _split_merge(rank: int, merge: str) -> tuple[str, str]:
+    left, space, right = merge.partition(" ")
+    if not (left and space and right) or " " in right:
+        raise CheckpointError(
+            f"tokenizer.ggml.merges: entry {rank} is {merge[:50]!r}; expected two pieces and a space."
+        )
+    return left, right
 
 
 def _cut_like(library: Library, rule: PreTokenizerRule) -> None:

@@ -44,6 +44,11 @@ _DEEPSEEK3 = (
     r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+"
     r"| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
 )
+_HAN_AND_HANGUL = r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+_DEEPSEEK_CODER = (r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", _HAN_AND_HANGUL, r"\p{N}")
+_SEED_CODER = (
+    rf"{_CONTRACTION}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 
 _RULES = {
     "gpt-2": PreTokenizerRule((_GPT2,)),
@@ -57,13 +62,15 @@ _RULES = {
     "gpt-4o": PreTokenizerRule((_GPT4O,)),
     "tekken": PreTokenizerRule((_TEKKEN,), takes_whole_words=True, adds_bos=True),
     "deepseek-v3": PreTokenizerRule(_DEEPSEEK3),
+    "deepseek-coder": PreTokenizerRule(_DEEPSEEK_CODER),
+    "seed-coder": PreTokenizerRule((_SEED_CODER,)),
 }
 
 _SAME_AS = {
     "gpt-2": ("gpt2", "phi-2", "jais", "trillion", "granite-docling"),
     "olmo": ("mpt",),
     "smollm": ("starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"),
-    "llama-bpe": ("llama3", "llama-v3", "falcon3"),
+    "llama-bpe": ("llama3", "llama-v3", "falcon3", "midm-2.0"),
     "dbrx": ("smaug-bpe", "glm4", "chatglm-bpe"),
     "qwen2": ("stablelm2",),
     "gpt-4o": ("llama4",),

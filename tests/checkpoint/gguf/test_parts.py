@@ -47,6 +47,7 @@ def test_any_part_and_the_folder_open_all(tmp_path: Path) -> None:
             assert checkpoint.path == paths[0]
             assert [file.path for file in checkpoint.files] == paths
             assert checkpoint.spec.vocab_size == 8
+            assert not any(key.startswith("split.") for key in read_model(paths[2]).metadata)
             for tensor in TENSORS:
                 assert dequantize(checkpoint.read(tensor.name.decode())).tobytes() == tensor.payload
 

@@ -87,7 +87,7 @@ def _check_present(given: Path, paths: Sequence[Path]) -> None:
 
 
 def _joined(parts: Sequence[Container]) -> Container:
-    """One container of all, after every check."""
+    """One container of all, after every check. What is joined says no more that it was split."""
     claimed: set[int] = set()
     tensors: dict[str, GgufTensor] = {}
     for index, part in enumerate(parts):
@@ -111,7 +111,8 @@ def _joined(parts: Sequence[Container]) -> Container:
             f"{said}. Parts of several versions are mixed up; fetch them again."
         )
     first = parts[0]
-    return Container(first.file, first.version, first.metadata, tensors, tuple(part.file for part in parts))
+    metadata = {key: value for key, value in first.metadata.items() if not key.startswith(_OWN_KEYS)}
+    return Container(first.file, first.version, metadata, tensors, tuple(part.file for part in parts))
 
 
 def _check_metadata(fields: Fields, first: Mapping[str, Value], later: Mapping[str, Value]) -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from tests.catalogue.configs import FAMILIES, make_config, read
 from tests.model_files import flags, llama_gguf, u32
+from transformers import AutoConfig
 
 from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.hf.family import INERT
+from pelton.checkpoint.hf.spec import _READERS
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.errors import CheckpointError
 
@@ -124,6 +127,51 @@ def test_a_field_is_followed_or_refused(family: str, field: str) -> None:
             raise
     else:
         assert spec != read(config), f"{field} is read and changes nothing"
+
+
+# Fields that mean something only beside another one, which the mutations below do not set.
+CONDITIONAL = {"use_sliding_window", "sliding_window", "max_window_layers", "mlp_only_layers", "no_rope_layer_interval"}
+CONDITIONAL |= {"original_max_position_embeddings"}
+
+
+def mutations(value: Any) -> list[Any]:
+    """Other values of the same kind."""
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [value * 2, value + 1, max(1, value // 2)]
+    if isinstance(value, float):
+        return [value / 2 if value else 0.5]
+    if isinstance(value, list):
+        return [value[:-1], ["full_attention"] * len(value), ["sliding_attention"] * len(value)]
+    if isinstance(value, dict):
+        return [{**value, "rope_theta": 3.0}, {**value, "unheard_of": 1}]
+    return ["relu", "unheard_of"] if isinstance(value, str) else [2, 0.5, True, "unheard_of"]
+
+
+def has_effect(config: dict[str, Any], field: str) -> bool:
+    """Whether some other value of the field makes another model, or is refused."""
+    expected = read(config)
+    for value in mutations(config[field]):
+        try:
+            if read({**config, field: value}) != expected:
+                return True
+        except CheckpointError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_field_that_transformers_writes_has_an_effect_or_is_known_to_have_none(family: str) -> None:
+    """I14, A22: the account of fields, over all of a class; and a file without its defaults is the same model."""
+    known, _ = _READERS[FAMILIES[family]["architectures"][0]]
+    model_type = {"gemma3": "gemma3_text"}.get(family, family)
+    theirs = AutoConfig.for_model(model_type, **make_config(family))
+    config, short = theirs.to_dict(), theirs.to_diff_dict()
+    inert = INERT | known.inert | CONDITIONAL
+    fields = [name for name in config if name not in inert and not name.startswith("_")]
+    assert [name for name in fields if not has_effect(config, name)] == []
+    assert read(short) == read(config)
 
 
 @pytest.mark.parametrize("family", ["qwen2_moe", "qwen3_moe"])

@@ -18,7 +18,7 @@ def test_a_matrix_of_zeros_is_seen_without_a_pass(tmp_path: Path) -> None:
 
     report = inspect(write(tmp_path, tensors=damage))
     (finding,) = [finding for finding in report.findings if finding.id == "weights.all-zero"]
-    assert finding.sentence == "model.layers.2.mlp.down_proj.weight holds zeros."
+    assert finding.sentence == "model.layers.2.mlp.down_proj.weight holds zeros, wherever looked at."
 
 
 def test_layers_that_are_copies(tmp_path: Path) -> None:
@@ -46,5 +46,5 @@ def test_copies_have_one_shape() -> None:
 
 
 def test_samples_lie_inside() -> None:
-    assert [piece.tolist() for piece in sample(np.array([[1, 2]], dtype=np.uint8))] == [[1, 2]]
-    assert len(sample(np.zeros((9, 2), dtype=np.uint8))) == 3
+    assert sample(np.array([[1, 2]], dtype=np.uint8)).tolist() == [1, 2]
+    assert sample(np.array([[1], [2], [3]], dtype=np.uint8)).tolist() == [2]

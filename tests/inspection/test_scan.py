@@ -91,6 +91,15 @@ def test_norms_that_are_not_finite(tmp_path: Path) -> None:
     assert "weights.not-finite" in ids(inspect(write(tmp_path, tensors=damage)))
 
 
+def test_norms_of_zeros(tmp_path: Path) -> None:
+    def clear(tensors: dict) -> None:  # type: ignore[type-arg]
+        for name, array in tensors.items():
+            if "norm" in name:
+                array[:] = 0.0
+
+    assert {id_ for id_ in ids(inspect(write(tmp_path, tensors=clear))) if "weights" in id_} == {"weights.all-zero"}
+
+
 def test_norms_of_ones_are_what_training_begins_with(tmp_path: Path) -> None:
     def reset(tensors: dict) -> None:  # type: ignore[type-arg]
         for name, array in tensors.items():

@@ -1,12 +1,13 @@
 """A glance at the bytes of tensors: matrices of zeros, and layers or experts that are copies of one another.
 
 A few hundred bytes of each of some hundreds of tensors are read, whatever the size of the model. What looks empty in
-the sample is read whole before it is told, up to a bound.
+the sample is looked at in more places before it is told.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -18,8 +19,9 @@ from pelton.inspection.finding import Finding
 from pelton.inspection.scan import listed
 
 _SAMPLE_BYTES = 256
-_MAX_SAMPLED = 1500
-_MAX_READ_BYTES = 64 << 20
+_MAX_SAMPLED = 400
+_MANY_PLACES = 64
+_MAX_TOLD = 8
 _PER_LAYER = ("q_proj", "qkv_proj", "c_attn", "attn_q", "attn_qkv", "down_proj", "ffn_down", "c_proj")
 
 
@@ -27,8 +29,10 @@ def check_samples(checkpoint: Checkpoint, account: Account) -> list[Finding]:
     """What a glance shows. Quantized linears of several tensors are passed by: their rows would have to be made."""
     matrices = [name for name, place in account.used.items() if len(checkpoint.tensors[name].shape) > 1]
     sampled = matrices[:: max(1, -(-len(matrices) // _MAX_SAMPLED))]
-    empty = [name for name in sampled if _is_empty(checkpoint, name)]
-    findings = [Finding("weights.all-zero", f"{listed(empty)} {_hold(empty)} zeros.")] if empty else []
+    empty = list(islice((name for name in sampled if _is_empty(checkpoint, name)), _MAX_TOLD))
+    findings = (
+        [Finding("weights.all-zero", f"{listed(empty)} {_hold(empty)} zeros, wherever looked at.")] if empty else []
+    )
     for group, what in ((_layers(matrices, account), "layers"), (_experts(matrices, account), "experts")):
         same = find_copies(checkpoint, [name for name in group if name not in empty])
         if same:
@@ -38,7 +42,7 @@ def check_samples(checkpoint: Checkpoint, account: Account) -> list[Finding]:
 
 
 def find_copies(checkpoint: Checkpoint, names: Iterable[str]) -> list[tuple[str, str]]:
-    """Tensors of one shape whose sampled bytes are those of an earlier one, beside it."""
+    """Tensors of one shape whose sampled bytes are those of an earlier one, beside it: the first few."""
     first: dict[tuple[object, ...], str] = {}
     copies = []
     for name in names:
@@ -46,18 +50,25 @@ def find_copies(checkpoint: Checkpoint, names: Iterable[str]) -> list[tuple[str,
         if rows is None:
             continue
         info = checkpoint.tensors[name]
-        key = (info.shape, info.scheme, *(piece.tobytes() for piece in sample(rows)))
-        if key in first:
-            copies.append((name, first[key]))
-        else:
+        key = (info.shape, info.scheme, sample(rows).tobytes())
+        if key not in first:
             first[key] = name
+        elif _is_same(rows, _mapped(checkpoint, first[key])):
+            copies.append((name, first[key]))
+        if len(copies) == _MAX_TOLD:
+            break
     return copies
 
 
-def sample(rows: Bytes) -> list[Bytes]:
-    """A few bytes from the beginning, the middle and the end."""
-    places = {0, len(rows) // 2, len(rows) - 1}
-    return [rows[place, :_SAMPLE_BYTES] for place in sorted(places)]
+def sample(rows: Bytes) -> Bytes:
+    """A few bytes from the middle: one place, for each costs a page of the disk, and more that are read ahead."""
+    return rows[len(rows) // 2, :_SAMPLE_BYTES]
+
+
+def _is_same(rows: Bytes, others: Bytes | None) -> bool:
+    """Whether two tensors of one shape are equal in many places."""
+    step = max(1, len(rows) // _MANY_PLACES)
+    return others is not None and np.array_equal(rows[::step, :_SAMPLE_BYTES], others[::step, :_SAMPLE_BYTES])
 
 
 def _mapped(checkpoint: Checkpoint, name: str) -> Bytes | None:
@@ -70,9 +81,10 @@ def _mapped(checkpoint: Checkpoint, name: str) -> Bytes | None:
 
 def _is_empty(checkpoint: Checkpoint, name: str) -> bool:
     rows = _mapped(checkpoint, name)
-    if rows is None or any(piece.any() for piece in sample(rows)):
+    if rows is None or sample(rows).any():
         return False
-    return not rows[: max(1, _MAX_READ_BYTES // rows.shape[1])].any()
+    step = max(1, len(rows) // _MANY_PLACES)
+    return not rows[::step, :_SAMPLE_BYTES].any()
 
 
 def _layers(matrices: Sequence[str], account: Account) -> list[str]:

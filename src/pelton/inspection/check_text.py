@@ -23,6 +23,7 @@ from pelton.tokenization.chat import Chat
 from pelton.tokenization.chat_template import TemplateWorker
 from pelton.tokenization.make import make_tokenizer
 from pelton.tokenization.pre_tokenizer import PRE_TOKENIZERS
+from pelton.tokenization.source import HfTokenizerSource, TokenizerSource
 from pelton.tokenization.tokenizer import Tokenizer
 
 _CONVERSATION = [
@@ -53,18 +54,17 @@ def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
     checkpoint = subject.checkpoint
     facts.templates = {place: _describe(text) for place, text in find_templates(subject).items()}
     facts.findings += _check_places(find_templates(subject))
-    if checkpoint is None:
-        return facts
-    source = subject.attempt(lambda: checkpoint.tokenizer_source)
+    source = _find_source(subject)
     tokenizer = None if source is None else subject.attempt(lambda: make_tokenizer(source))
     if source is None or tokenizer is None:
         return facts
+    facts.tokenizer = describe_tokenizer(subject, tokenizer)
+    if checkpoint is None:
+        return facts
     generation = subject.attempt(lambda: checkpoint.generation)
     ends = [*(generation.eos_token_ids if generation is not None else ()), *sorted(tokenizer.end_token_ids)]
-    rows = checkpoint.spec.vocab_size
     facts.end_ids = {end: tokenizer.id_to_token(end) for end in ends if end < tokenizer.vocab_size}
-    facts.tokenizer = describe_tokenizer(subject, tokenizer, rows)
-    facts.findings += _check_tokenizer(subject, tokenizer, rows)
+    facts.findings += _check_tokenizer(subject, tokenizer, checkpoint.spec.vocab_size)
     facts.findings += _check_ends(subject, tokenizer)
     facts.findings += check_vocabulary(subject, tokenizer)
     facts.findings += check_plain_ends(tokenizer, facts.end_ids)
@@ -74,6 +74,22 @@ def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
     if source.chat_template is not None:
         _judge(facts, source.chat_template, Chat(tokenizer, worker, source.chat_template), tokenizer)
     return facts
+
+
+def _find_source(subject: Subject) -> TokenizerSource | None:
+    """The checkpoint's; of a directory that is refused, what its files say."""
+    checkpoint, directory = subject.checkpoint, subject.directory
+    if checkpoint is not None:
+        return subject.attempt(lambda: checkpoint.tokenizer_source)
+    if directory is None or not (directory / "tokenizer.json").is_file():
+        return None
+    return HfTokenizerSource(
+        tokenizer_json=directory / "tokenizer.json",
+        tokenizer_config=subject.documents.get("tokenizer_config.json", {}),
+        special_tokens=subject.documents.get("special_tokens_map.json", {}),
+        chat_template=None,
+        chat_templates={},
+    )
 
 
 def _judge(facts: TextFacts, template: str, chat: Chat, tokenizer: Tokenizer) -> None:
@@ -148,9 +164,10 @@ def _is_default(place: str) -> bool:
     return name in ("", "default")
 
 
-def describe_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int) -> dict[str, str]:
+def describe_tokenizer(subject: Subject, tokenizer: Tokenizer) -> dict[str, str]:
     """Kind, size, pre-tokenizer and special tokens, in words."""
     kind, pre = _describe_kind(subject)
+    num_rows = subject.checkpoint.spec.vocab_size if subject.checkpoint is not None else 0
     spare = num_rows - tokenizer.vocab_size
     size = f"{tokenizer.vocab_size:,} tokens" + (f", {spare:,} rows without one" if spare > 0 else "")
     named = {name.removesuffix("_token").upper(): text for name, text in tokenizer.special_texts.items()}

@@ -109,6 +109,8 @@ def check_norms(checkpoint: Checkpoint, account: Account) -> list[Finding]:
         return []
     if not np.isfinite(values).all():
         return [Finding("weights.not-finite", f"Among the weights of {len(sampled)} norms are some.")]
+    if not values.any():
+        return [Finding("weights.all-zero", f"{len(sampled)} norms hold zeros.")]
     low, mean = float(values.min()), float(values.mean())
     seen = f"{len(sampled)} norms have weights of {mean:.2f} on average, the lowest {low:.2f}"
     if low > 0.98 and not (values == 1.0).all():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pelton.conversion.hf_files import list_left, read_carried
+from pelton.conversion.hf_files import is_adapter, list_left, read_carried
 
 pytestmark = pytest.mark.unit
 
@@ -27,3 +27,10 @@ def test_files_of_the_model_are_carried_and_others_are_named(tmp_path: Path) -> 
     left = list_left(tmp_path, carried)
     assert set(left) == {"modeling_x.py", "optimizer.json", "generation_config.json"}
     assert "never run" in left["modeling_x.py"]
+
+
+def test_an_adapter_matters(tmp_path: Path) -> None:
+    (tmp_path / "adapter_model.safetensors").write_text("x")
+    assert "not merged" in list_left(tmp_path, {})["adapter_model.safetensors"]
+    assert is_adapter("adapter_model.safetensors")
+    assert not is_adapter("model.safetensors")

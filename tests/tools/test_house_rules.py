@@ -110,10 +110,10 @@ def test_a_setting_that_nothing_reads_is_a_finding():
 
 
 def test_too_many_flags_are_a_finding():
-    many = "".join(f"@click.option('--x{i}/--no-x{i}')\n" for i in range(65)) + "def f(): ...\n"
+    many = "".join(f"@click.option('--x{i}/--no-x{i}')\n" for i in range(rules.MAX_FLAGS + 1)) + "def f(): ...\n"
     findings = list(rules.ceilings([rules.Source("src/pelton/cli/a.py", HEAD + many)]))
     assert len(findings) == 1
-    assert "at most 64" in findings[0].message
+    assert f"at most {rules.MAX_FLAGS}" in findings[0].message
 
 
 def test_files_of_a_tree_without_git_are_found(tmp_path: Path):

@@ -59,11 +59,19 @@ def _list_carried(directory: Path) -> Iterator[str]:
         yield f"{TEMPLATES}/{path.name}"
 
 
+def is_adapter(name: str) -> bool:
+    """Whether a file holds changes to the weights beside it."""
+    return name.startswith("adapter_model.")
+
+
 def list_left(directory: Path, carried: Mapping[str, bytes]) -> dict[str, str]:
     """Files that are not carried along, and why."""
     left: dict[str, str] = {}
     for path in sorted(directory.rglob("*")):
         name = path.relative_to(directory).as_posix()
+        if is_adapter(name):
+            left[name] = "an adapter, which is not merged; without it the model is another one"
+            continue
         if path.is_dir() or name in carried or name.endswith(_WEIGHTS) or name == "conversion.json":
             continue
         if path.suffix == ".py":

@@ -22,7 +22,7 @@ from pelton.checkpoint.weight import Tensor
 from pelton.conversion.dense import as_dense
 from pelton.conversion.gguf_keys import make_factors, make_keys
 from pelton.conversion.gguf_vocabulary import make_vocabulary
-from pelton.conversion.hf_files import list_left, read_carried
+from pelton.conversion.hf_files import is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import list_ends, open_tokenizer
 from pelton.conversion.inverse import minus_one
 from pelton.conversion.pieces import Piece, list_pieces
@@ -74,7 +74,7 @@ def make_gguf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
     carried = read_carried(checkpoint.path)
     own |= {_file_key(name): _value(raw) for name, raw in carried.items()}
     losses += [Loss(f"tensor {name}", why, False) for name, why in match.dropped]
-    losses += [Loss(f"file {name}", why, False) for name, why in list_left(checkpoint.path, carried).items()]
+    losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in list_left(checkpoint.path, carried).items()]
     vocabulary, texts = _make_texts(checkpoint)
     losses += _list_text_losses(checkpoint, vocabulary)
     tensors += factors

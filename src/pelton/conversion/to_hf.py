@@ -22,7 +22,7 @@ from pelton.checkpoint.strict_json import parse_object
 from pelton.checkpoint.weight import Bytes
 from pelton.conversion.dense import as_dense, is_exact
 from pelton.conversion.hf_config import make_config
-from pelton.conversion.hf_files import list_left, read_carried
+from pelton.conversion.hf_files import is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import (
     encode_json,
     make_generation,
@@ -184,7 +184,7 @@ def _copy_directory(checkpoint: HfCheckpoint, scheme: str | None) -> Output:
             losses.append(Loss("quantization_config", "the weights are no longer quantized", False))
         config.pop("dtype", None)
         carried["config.json"] = encode_json({**config, "torch_dtype": _name_dtype(tensors)})
-    losses += [Loss(f"file {name}", why, False) for name, why in list_left(checkpoint.path, carried).items()]
+    losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in list_left(checkpoint.path, carried).items()]
     return Output(tensors=tensors, records=records, losses=losses, files=carried)
 
 

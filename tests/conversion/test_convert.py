@@ -43,10 +43,6 @@ def test_there_and_back_is_the_same(name: str, dtype: str, tmp_path: Path) -> No
 
     make_model(name, tmp_path / "hf", getattr(torch, dtype))
     run(tmp_path / "hf", tmp_path / "model.gguf", "gguf", accepted=("all",) if name in UNSAYABLE else ())
-    if name in UNSAYABLE:
-        with pytest.raises(CheckpointError, match="changed since"):
-            run(tmp_path / "model.gguf", tmp_path / "back", "safetensors")
-        return
     run(tmp_path / "model.gguf", tmp_path / "back", "safetensors")
     before, after = read_all(tmp_path / "hf"), read_all(tmp_path / "back")
     with open_checkpoint(tmp_path / "hf") as ours, open_checkpoint(tmp_path / "back") as theirs:

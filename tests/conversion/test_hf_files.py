@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pelton.conversion.hf_files import is_adapter, list_left, read_carried
+from pelton.conversion.hf_files import check_file_name, is_adapter, list_left, read_all, read_carried
+from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.unit
 
@@ -24,13 +25,64 @@ def test_files_of_the_model_are_carried_and_others_are_named(tmp_path: Path) -> 
         "tokenizer.json": b"tokenizer.json",
         "additional_chat_templates/rag.jinja": b"{{ documents }}",
     }
-    left = list_left(tmp_path, carried)
-    assert set(left) == {"modeling_x.py", "optimizer.json", "generation_config.json"}
+    (tmp_path / "adapter.safetensors").write_text("of something else")
+    (tmp_path / ".cache").mkdir()
+    (tmp_path / ".cache" / "x").write_text("")
+    left = list_left(tmp_path, carried, [tmp_path / "model.safetensors"])
+    assert set(left) == {"modeling_x.py", "optimizer.json", "generation_config.json", "adapter.safetensors"}
+    assert "not those of this model" in left["adapter.safetensors"]
     assert "never run" in left["modeling_x.py"]
 
 
 def test_an_adapter_matters(tmp_path: Path) -> None:
     (tmp_path / "adapter_model.safetensors").write_text("x")
-    assert "not merged" in list_left(tmp_path, {})["adapter_model.safetensors"]
+    assert "not merged" in list_left(tmp_path, {}, [])["adapter_model.safetensors"]
     assert is_adapter("adapter_model.safetensors")
     assert not is_adapter("model.safetensors")
+
+
+def test_a_copy_takes_everything_but_weights_and_code(tmp_path: Path) -> None:
+    for name in ("modules.json", "1_Pooling/config.json", "model.safetensors", "run.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    assert sorted(read_all(tmp_path)) == ["1_Pooling/config.json", "modules.json"]
+
+
+def test_links_to_outside_are_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("x")
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "README.md").symlink_to(tmp_path / "secret")
+    assert read_carried(model) == {}
+    assert "leads out" in list_left(model, {}, [])["README.md"]
+
+
+def test_links_into_the_cache_of_downloads_are(tmp_path: Path) -> None:
+    snapshot = tmp_path / "snapshots" / "abc"
+    snapshot.mkdir(parents=True)
+    (tmp_path / "blobs").mkdir()
+    (tmp_path / "blobs" / "1").write_text("x")
+    (snapshot / "README.md").symlink_to(tmp_path / "blobs" / "1")
+    assert read_carried(snapshot) == {"README.md": b"x"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../x",
+        "/etc/x",
+        "a/../../x",
+        "a//b",
+        "",
+        ".ssh",
+        "a\\b",
+        "x.py",
+        "model.safetensors",
+        "a\nb",
+        "a" * 300,
+        "a/b/c/d",
+    ],
+)
+def test_names_that_strangers_made_lead_nowhere(name: str) -> None:
+    with pytest.raises(CheckpointError, match=r"m\.gguf: carries a file called"):
+        check_file_name(name, "m.gguf")

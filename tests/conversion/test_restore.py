@@ -18,11 +18,13 @@ from pelton.errors import CheckpointError
 pytestmark = pytest.mark.cpu
 
 
-def make_quantized(path: Path) -> bytes:
+def make_quantized(path: Path, alignment: int | None = None) -> bytes:
     """A Llama with blocks of several schemes."""
     import gguf  # noqa: PLC0415
 
     writer = gguf.GGUFWriter(path, "llama")
+    if alignment is not None:
+        writer.add_custom_alignment(alignment)
     writer.add_block_count(1)
     for add, value in (
         (writer.add_context_length, 64),
@@ -58,8 +60,9 @@ def run(source: Path, target: Path, **options: object) -> dict[str, object]:
     return convert(source, target, to, Options(**options), Progress())  # type: ignore[arg-type]
 
 
-def test_every_byte_comes_back(tmp_path: Path) -> None:
-    raw = make_quantized(tmp_path / "a.gguf")
+@pytest.mark.parametrize("alignment", [None, 8, 256])
+def test_every_byte_comes_back(alignment: int | None, tmp_path: Path) -> None:
+    raw = make_quantized(tmp_path / "a.gguf", alignment)
     run(tmp_path / "a.gguf", tmp_path / "hf")
     run(tmp_path / "hf", tmp_path / "b.gguf")
     assert (tmp_path / "b.gguf").read_bytes() == raw
@@ -101,3 +104,11 @@ def test_a_side_file_of_something_else_is_refused(tmp_path: Path) -> None:
     save_file({"x": torch.zeros(3)}, tmp_path / "hf" / SIDE_FILE)
     with pytest.raises(CheckpointError, match=r"holds no 'gguf\.header'"):
         run(tmp_path / "hf", tmp_path / "b.gguf")
+
+
+def test_a_copy_of_the_directory_keeps_the_blocks(tmp_path: Path) -> None:
+    raw = make_quantized(tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "hf")
+    run(tmp_path / "hf", tmp_path / "copy")
+    run(tmp_path / "copy", tmp_path / "b.gguf")
+    assert (tmp_path / "b.gguf").read_bytes() == raw

@@ -14,8 +14,10 @@ from tests.models.test_parity import load
 
 from pelton.backends.reference import ReferenceBackend
 from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.gguf.writer import write_gguf
 from pelton.conversion.convert import Options, Progress, convert
 from pelton.conversion.restore import SIDE_FILE
+from pelton.conversion.to_gguf import make_gguf
 from pelton.errors import CheckpointError
 from pelton.runner.direct_step import logits_of
 
@@ -76,3 +78,15 @@ def test_keys_that_were_changed_since_are_not_overruled(tmp_path: Path) -> None:
     (tmp_path / "n.gguf").write_bytes(raw[:at] + new + raw[at + 4 :])
     with pytest.raises(CheckpointError, match=r"changed since it was made: layers\[0\].rope"):
         convert(tmp_path / "n.gguf", tmp_path / "back", "safetensors", Options(), Progress())
+
+
+@pytest.mark.parametrize("key", ["pelton.hf.file.../../x", "pelton.hf.file./tmp/x", "pelton.hf.file.run.py"])
+def test_carried_files_stay_in_the_target(key: str, tmp_path: Path) -> None:
+    make_model("llama", tmp_path / "hf")
+    with open_checkpoint(tmp_path / "hf") as checkpoint:
+        output = make_gguf(checkpoint)
+        write_gguf(tmp_path / "m.gguf", {**output.metadata, key: "x"}, output.tensors)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(CheckpointError, match="carries a file called"):
+        convert(tmp_path / "m.gguf", tmp_path / "out", "safetensors", Options(), Progress())
+    assert sorted(tmp_path.iterdir()) == before

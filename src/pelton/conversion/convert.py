@@ -7,36 +7,30 @@ was accepted by name. Memory is that of the largest tensor; time is that of read
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from pelton import __version__
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.file_hash import compute_sha256
-from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
-from pelton.checkpoint.gguf.writer import write_behind, write_gguf
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
-from pelton.checkpoint.hf.safetensors_writer import MAX_SHARD_BYTES, write_safetensors, write_safetensors_file
+from pelton.checkpoint.hf.safetensors_writer import MAX_SHARD_BYTES
+from pelton.conversion.copy_container import check_copy, copy_container
 from pelton.conversion.hf_files import read_carried
-from pelton.conversion.hf_tokenizer_files import encode_json, list_ends, open_tokenizer
-from pelton.conversion.restore import FILES, SIDE_FILE, hash_files, restore
+from pelton.conversion.ledger import hash_files, list_files, make_ledger
+from pelton.conversion.read_back import compare
+from pelton.conversion.restore import Original, restore
 from pelton.conversion.result import Loss, Output
-from pelton.conversion.sample_text import list_samples
-from pelton.conversion.spec_loss import compare_specs
 from pelton.conversion.to_gguf import make_gguf
 from pelton.conversion.to_hf import make_hf
 from pelton.conversion.workplace import make_target
+from pelton.conversion.write import Format, Job, add_losses, write
 from pelton.errors import CheckpointError
 
-Format = Literal["safetensors", "gguf"]
 FORMATS: Final[tuple[Format, ...]] = ("safetensors", "gguf")
-LEDGER: Final = "conversion.json"
-LEDGER_KEY: Final = "pelton.conversion"
-LEDGER_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,30 +54,52 @@ class Progress:
 
 def convert(source: Path, target: Path, to: Format, options: Options, progress: Progress) -> dict[str, Any]:
     """Make `target` and return its ledger. Raises CheckpointError, and then there is no target."""
-    with open_checkpoint(source) as checkpoint:
-        header: bytes | None = None
-        output = (
-            make_gguf(checkpoint, scheme=options.scheme) if to == "gguf" else make_hf(checkpoint, scheme=options.scheme)
-        )
-        if to == "gguf" and isinstance(checkpoint, HfCheckpoint) and options.scheme is None:
-            restored = restore(checkpoint.path, output, read_carried(checkpoint.path))
-            output, header = restored.output, restored.header
+    with ExitStack() as stack:
+        checkpoint, output, original = _make_output(source, to, options, stack)
         check_losses(source, output.losses, options)
-        progress.on_stage("hashing the source", _count_bytes(checkpoint))
-        ledger = make_ledger(checkpoint, output, to, options, progress)
+        files = list_files(source, checkpoint, output)
+        progress.on_stage("hashing the source", sum(path.stat().st_size for path in files))
+        hashes = hash_files(files, progress.on_bytes)
+        ledger = make_ledger(source, checkpoint, output, hashes, to=to, scheme=options.scheme)
         with make_target(target, output.nbytes, force=options.force) as part:
             progress.on_stage("writing", sum(tensor.nbytes for tensor in (*output.tensors, *output.side)))
-            if to == "gguf":
-                _write_gguf(part, output, header, ledger, progress)
-            else:
-                _write_directory(part, output, ledger, options, progress)
+            job = Job(part, to, original, options.max_shard_bytes, bool(options.accepted), progress.on_bytes)
+            write(job, output, ledger)
             progress.on_stage("reading back", 0)
-            found = list(compare(checkpoint, part))
+            if checkpoint is None or output.is_copy:
+                check_copy(output, part)
+            found = [] if checkpoint is None else list(compare(checkpoint, part, output.spec or checkpoint.spec))
+            if original is not None and original.sha256 not in (None, compute_sha256(part)):
+                found.append(
+                    Loss("bytes", "the tensors are those of the GGUF; the file is not the same to the byte", False)
+                )
             check_losses(source, found, options)
-            if found and to == "safetensors":
+            if found:
                 ledger["losses"] += [asdict(loss) for loss in found]
-                (part / LEDGER).write_bytes(encode_json(ledger))
+                add_losses(job, ledger)
         return ledger
+
+
+def _make_output(
+    source: Path, to: Format, options: Options, stack: ExitStack
+) -> tuple[Checkpoint | None, Output, Original | None]:
+    """The opened source, what to write, and the GGUF that it once was."""
+    if to != "gguf" and options.scheme is None and (source / "config.json").is_file():
+        output = copy_container(source)
+        try:
+            return stack.enter_context(open_checkpoint(source)), output, None
+        except CheckpointError as error:
+            why = f"only tensors and files are compared, as it cannot be run: {str(error).removesuffix('.')}"
+            unknown = Loss("model", why, False)
+            return None, replace(output, losses=[unknown, *output.losses]), None
+    checkpoint = stack.enter_context(open_checkpoint(source))
+    if to != "gguf":
+        return checkpoint, make_hf(checkpoint, scheme=options.scheme), None
+    output = make_gguf(checkpoint, scheme=options.scheme)
+    if options.scheme is None and isinstance(checkpoint, HfCheckpoint):
+        restored = restore(checkpoint.path, output, read_carried(checkpoint.path))
+        return checkpoint, restored.output, restored.original
+    return checkpoint, output, None
 
 
 def check_losses(source: Path, losses: Collection[Loss], options: Options) -> None:
@@ -104,96 +120,3 @@ def check_losses(source: Path, losses: Collection[Loss], options: Options) -> No
 def _is_accepted(loss: Loss, options: Options) -> bool:
     names = {loss.field, loss.field.split(" ")[0], loss.field.split("[")[0]}
     return "all" in options.accepted or bool(names & set(options.accepted))
-
-
-def _write_gguf(
-    part: Path, output: Output, header: bytes | None, ledger: Mapping[str, Any], progress: Progress
-) -> None:
-    if header is not None:  # it is the file that it once was: nothing of ours is added
-        write_behind(part, header, output.tensors, on_bytes=progress.on_bytes)
-        return
-    metadata = {**output.metadata, LEDGER_KEY: json.dumps(ledger, ensure_ascii=False)}
-    write_gguf(part, metadata, output.tensors, on_bytes=progress.on_bytes)
-
-
-def _write_directory(
-    part: Path, output: Output, ledger: Mapping[str, Any], options: Options, progress: Progress
-) -> None:
-    part.mkdir()
-    for name, raw in output.files.items():
-        path = part / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(raw)
-    write_safetensors(
-        part,
-        output.tensors,
-        metadata={"format": "pt"},
-        max_shard_bytes=options.max_shard_bytes,
-        on_bytes=progress.on_bytes,
-    )
-    if output.side:
-        told = {FILES: hash_files(output.files)}
-        write_safetensors_file(part / SIDE_FILE, output.side, metadata=told, on_bytes=progress.on_bytes)
-    (part / LEDGER).write_bytes(encode_json(ledger))
-
-
-def make_ledger(
-    checkpoint: Checkpoint, output: Output, to: str, options: Options, progress: Progress
-) -> dict[str, Any]:
-    """What became of everything: files of the source with their hashes, fields, tensors, losses."""
-    return {
-        "version": LEDGER_VERSION,
-        "made_by": f"pelton {__version__}",
-        "to": to,
-        "scheme": options.scheme,
-        "source": {"name": checkpoint.path.name, "files": dict(_hash_source(checkpoint, progress))},
-        "model": asdict(checkpoint.spec),
-        "tensors": [asdict(record) for record in output.records],
-        "losses": [asdict(loss) for loss in output.losses],
-    }
-
-
-def _hash_source(checkpoint: Checkpoint, progress: Progress) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in _list_files(checkpoint):
-        size = path.stat().st_size
-        yield path.name, {"bytes": size, "sha256": compute_sha256(path)}
-        progress.on_bytes(size)
-
-
-def _list_files(checkpoint: Checkpoint) -> list[Path]:
-    weights = [file.path for file in checkpoint.files]
-    if not isinstance(checkpoint, HfCheckpoint):
-        return weights
-    return [*weights, *(checkpoint.path / name for name in read_carried(checkpoint.path))]
-
-
-def _count_bytes(checkpoint: Checkpoint) -> int:
-    return sum(path.stat().st_size for path in _list_files(checkpoint))
-
-
-def compare(source: Checkpoint, part: Path) -> Iterator[Loss]:
-    """What the target, opened by its own reader, says differently of model, ends and texts."""
-    target: Checkpoint = HfCheckpoint(part) if part.is_dir() else GgufCheckpoint(part)
-    with target:
-        for each in compare_specs(source.spec, target.spec):
-            yield Loss(each.field, f"{each.source} becomes {each.target}", True)
-        if not (source.has_tokenizer and target.has_tokenizer):
-            return
-        ours, theirs = open_tokenizer(source), open_tokenizer(target)
-        ends = [
-            set(list_ends(checkpoint.generation, tokenizer))
-            for checkpoint, tokenizer in ((source, ours), (target, theirs))
-        ]
-        if ends[0] != ends[1]:
-            yield Loss("eos_token_id", f"{sorted(ends[0])} becomes {sorted(ends[1])}", True)
-        assert ours is not None, "the source has a tokenizer"
-        assert theirs is not None, "the target has a tokenizer"
-        unequal = [text for text in list_samples() if ours.encode(text) != theirs.encode(text)]
-        if unequal:
-            yield Loss("tokenizer", f"{len(unequal)} texts have other ids, the first is {unequal[0][:60]!r}", True)
-        templates = [
-            (checkpoint.tokenizer_source.chat_template, dict(checkpoint.tokenizer_source.chat_templates))
-            for checkpoint in (source, target)
-        ]
-        if templates[0] != templates[1]:
-            yield Loss("chat_template", "is not the same text", True)

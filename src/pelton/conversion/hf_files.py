@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
+from pelton.checkpoint.fields import short
 from pelton.checkpoint.mapped_file import MappedFile
+from pelton.errors import CheckpointError
 
 # Everything that says something about the model, its texts or its terms.
 _CARRIED: Final = frozenset(
@@ -32,31 +34,25 @@ _CARRIED: Final = frozenset(
         "USE_POLICY.md",
     }
 )
-_WEIGHTS: Final = (
-    ".safetensors",
-    ".safetensors.index.json",
-    ".bin",
-    ".bin.index.json",
-    ".pth",
-    ".pt",
-    ".gguf",
-    ".onnx",
-)
+_WEIGHTS: Final = (".safetensors", ".bin", ".pth", ".pt", ".gguf", ".onnx", ".ckpt", ".h5", ".msgpack")
+_INDEX: Final = ".index.json"
+_CODE: Final = (".py", ".pyc", ".so", ".sh", ".dll", ".exe")
+_OWN: Final = frozenset({"conversion.json", "pelton.gguf.blocks"})
 _MAX_BYTES: Final = 256 << 20
+_MAX_NAME: Final = 255
+_MAX_DEPTH: Final = 3
 TEMPLATES: Final = "additional_chat_templates"
 
 
 def read_carried(directory: Path) -> dict[str, bytes]:
     """Contents of the files that go with the model, by their path in the directory."""
-    return {name: MappedFile(directory / name).data.tobytes() for name in _list_carried(directory)}
+    names = (name for name in _list_names(directory) if name in _CARRIED or _is_template(name))
+    return {name: _read(directory / name) for name in names if _find_reason(directory, name) is None}
 
 
-def _list_carried(directory: Path) -> Iterator[str]:
-    for path in sorted(directory.iterdir()):
-        if path.name in _CARRIED and path.is_file() and 0 < path.stat().st_size <= _MAX_BYTES:
-            yield path.name
-    for path in sorted((directory / TEMPLATES).glob("*.jinja")):
-        yield f"{TEMPLATES}/{path.name}"
+def select_carried(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Those of `files` that `read_carried` would find."""
+    return {name: raw for name, raw in files.items() if name in _CARRIED or _is_template(name)}
 
 
 def is_adapter(name: str) -> bool:
@@ -64,18 +60,74 @@ def is_adapter(name: str) -> bool:
     return name.startswith("adapter_model.")
 
 
-def list_left(directory: Path, carried: Mapping[str, bytes]) -> dict[str, str]:
-    """Files that are not carried along, and why."""
+def read_all(directory: Path) -> dict[str, bytes]:
+    """Contents of all files but weights and code: what a copy in another container has beside its tensors."""
+    return {name: _read(directory / name) for name in _list_names(directory) if _find_reason(directory, name) is None}
+
+
+def list_left(directory: Path, carried: Mapping[str, bytes], weights: Collection[Path]) -> dict[str, str]:
+    """Files that are not carried along, and why. `weights` are those that hold the model."""
+    used = {path.name for path in weights if path.parent == directory}
     left: dict[str, str] = {}
-    for path in sorted(directory.rglob("*")):
-        name = path.relative_to(directory).as_posix()
-        if is_adapter(name):
-            left[name] = "an adapter, which is not merged; without it the model is another one"
+    for name in _list_names(directory):
+        if name in carried or name in used or name in _OWN or (name.endswith(_INDEX) and "/" not in name):
             continue
-        if path.is_dir() or name in carried or name.endswith(_WEIGHTS) or name == "conversion.json":
-            continue
-        if path.suffix == ".py":
-            left[name] = "code, which is never run and never carried"
-        else:
-            left[name] = "says nothing about the model that a target could carry"
+        left[name] = _find_reason(directory, name) or "says nothing about the model that the target could carry"
     return left
+
+
+def check_file_name(name: str, source: str) -> None:
+    """Raise CheckpointError for a name that a file of a target must not have: nothing is written outside of it.
+
+    Names come from files that strangers made: keys of a GGUF, and templates that are named in it.
+    """
+    parts = name.split("/")
+    is_plain = all(part.isprintable() and not set(part) & set('\\:*?"<>|') for part in parts)
+    is_short = len(parts) <= _MAX_DEPTH and all(0 < len(part.encode()) <= _MAX_NAME for part in parts)
+    if not is_plain or not is_short or any(part.startswith(".") for part in parts) or name.endswith(_CODE + _WEIGHTS):
+        raise CheckpointError(
+            f"{source}: carries a file called {short(name)}, which will not be written: expected a plain name below "
+            "the model's directory that is neither code nor weights. Remove it from the source."
+        )
+
+
+def _list_names(directory: Path) -> Iterator[str]:
+    """Files below the directory, but nothing hidden."""
+    for path in sorted(directory.rglob("*")):
+        name = path.relative_to(directory)
+        if not any(part.startswith(".") for part in name.parts) and not path.is_dir():
+            yield name.as_posix()
+
+
+def _is_template(name: str) -> bool:
+    return name.startswith(f"{TEMPLATES}/") and name.endswith(".jinja") and name.count("/") == 1
+
+
+def _find_reason(directory: Path, name: str) -> str | None:
+    """Why a file cannot be carried, if it cannot."""
+    if name.endswith(_CODE):
+        return "code, which is never run and never carried"
+    if is_adapter(name):
+        return "an adapter, which is not merged; without it the model is another one"
+    if name.endswith((*_WEIGHTS, _INDEX)):
+        return "weights that are not those of this model"
+    if name in _OWN:
+        return "belongs to this form of the model"
+    path = directory / name
+    if leads_out(path, directory):
+        return "a link that leads out of the directory"
+    if not path.is_file() or not 0 < path.stat().st_size <= _MAX_BYTES:
+        return "is empty, or too large for a text"
+    return None
+
+
+def leads_out(path: Path, directory: Path) -> bool:
+    """Whether a file is a link to outside of the directory, and of the cache of downloads that it belongs to."""
+    roots = [directory.resolve()]
+    if directory.absolute().parent.name == "snapshots":
+        roots.append((directory.absolute().parent.parent / "blobs").resolve())
+    return not any(path.resolve().is_relative_to(root) for root in roots)
+
+
+def _read(path: Path) -> bytes:
+    return MappedFile(path).data.tobytes()

@@ -11,32 +11,44 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.gguf.container import parse_header
+from pelton.checkpoint.gguf.writer import ALIGNMENT
 from pelton.checkpoint.hf.safetensors import PlacedTensor, read_metadata, read_safetensors
 from pelton.checkpoint.outgoing import Outgoing
 from pelton.checkpoint.scheme import DENSE, row_bytes
+from pelton.checkpoint.strict_json import parse_object
 from pelton.checkpoint.weight import Bytes, Tensor
-from pelton.conversion.dense import has_numbers
+from pelton.conversion.dense import as_dense, has_numbers, is_exact
 from pelton.conversion.result import Loss, Output
 from pelton.errors import CheckpointError
 
 HEADER: Final = "gguf.header"  # in the side file: everything before the first tensor
-SIDE_FILE: Final = "pelton.gguf.safetensors"
+SIDE_FILE: Final = "pelton.gguf.blocks"  # safetensors, under a name that nobody takes for weights
+ORIGINAL: Final = "original"  # in its metadata: size and SHA-256 of the GGUF, as JSON
 FILES: Final = "files"  # in its metadata: SHA-256 of what was written beside it, by name, as JSON
 
 
 @dataclass(frozen=True, slots=True)
+class Original:
+    """A GGUF's header, how its tensors are aligned, and the SHA-256 of the whole file where it is known."""
+
+    header: bytes
+    alignment: int
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Restored:
-    """`header` is the original one, or None if it says something else than the directory does now."""
+    """`original` is None if the directory says something else now."""
 
     output: Output
-    header: bytes | None
+    original: Original | None
 
 
-def hash_files(files: Mapping[str, bytes]) -> str:
+def hash_texts(files: Mapping[str, bytes]) -> str:
     """What goes into the side file's metadata."""
     return json.dumps({name: hashlib.sha256(raw).hexdigest() for name, raw in sorted(files.items())})
 
@@ -51,8 +63,9 @@ def restore(directory: Path, made: Output, files: Mapping[str, bytes]) -> Restor
         raise CheckpointError(f"{path}: holds no {HEADER!r}. Remove it, or convert from the GGUF again.")
     raw = _read(side[HEADER]).tobytes()
     header = parse_header(path, memoryview(raw))
-    told: dict[str, str] = json.loads(read_metadata(path).get(FILES, "{}"))
-    now: dict[str, str] = json.loads(hash_files(files))
+    metadata = read_metadata(path)
+    told = _read_object(path, metadata.get(FILES, "{}"))
+    now = json.loads(hash_texts(files))
     changed = sorted(name for name in told if now.get(name) != told[name])
     losses = [Loss(f"file {name}", "was changed since the GGUF was converted", False) for name in changed]
     ours = {tensor.name: tensor for tensor in made.tensors}
@@ -70,7 +83,22 @@ def restore(directory: Path, made: Output, files: Mapping[str, bytes]) -> Restor
     tensors += [tensor for tensor in made.tensors if tensor.name not in names]
     is_whole = is_whole and len(tensors) == len(header.infos)
     output = replace(made, tensors=tensors, losses=[*made.losses, *losses])
-    return Restored(output, raw if is_whole else None)
+    if not is_whole:
+        return Restored(output, None)
+    alignment = header.metadata.get("general.alignment", ALIGNMENT)
+    assert isinstance(alignment, int), "a header's alignment is checked when it is parsed"
+    return Restored(output, Original(raw, alignment, _find_hash(path, metadata)))
+
+
+def _find_hash(path: Path, metadata: Mapping[str, str]) -> str | None:
+    """Of the GGUF, if it was one file."""
+    files = list(_read_object(path, metadata.get(ORIGINAL, "{}")).values())
+    digest = files[0].get("sha256") if len(files) == 1 and isinstance(files[0], dict) else None
+    return digest if isinstance(digest, str) else None
+
+
+def _read_object(path: Path, text: str) -> dict[str, Any]:
+    return parse_object(text.encode(), f"{path}: metadata")
 
 
 def _take_original(
@@ -79,7 +107,7 @@ def _take_original(
     """The tensor as the GGUF had it, or None if the directory says something else now."""
     name = info.name
     if name not in side:
-        return ours.get(name)
+        return _as_stored(info, ours.get(name))
     rows = _read(side[name]).reshape(-1, row_bytes(info.scheme, info.shape[-1]))
     original = Tensor(name, info.shape, info.scheme, rows)
     if name in ours and (is_changed or info.scheme not in DENSE):  # else: factors that are computed of what is equal
@@ -87,6 +115,19 @@ def _take_original(
         if not has_numbers(original, Tensor(name, mine.shape, mine.scheme, mine.make())):
             return None
     return Outgoing(name, info.shape, info.scheme, lambda: rows)
+
+
+def _as_stored(info: TensorInfo, mine: Outgoing | None) -> Outgoing | None:
+    """A dense tensor in the type that it had, if that still holds its numbers."""
+    if mine is None or mine.shape != info.shape or mine.scheme == info.scheme or info.scheme not in DENSE:
+        return mine
+    if not is_exact(_remake(mine), info.scheme):
+        return mine
+    return Outgoing(mine.name, mine.shape, info.scheme, lambda: as_dense(_remake(mine), info.scheme).payload)
+
+
+def _remake(mine: Outgoing) -> Tensor:
+    return Tensor(mine.name, mine.shape, mine.scheme, mine.make())
 
 
 def _read(placed: PlacedTensor) -> Bytes:

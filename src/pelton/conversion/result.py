@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
 
 from pelton.checkpoint.gguf.writer import GgufValue
+from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.outgoing import Outgoing
 
 
@@ -39,7 +40,9 @@ class Output:
     files: Mapping[str, bytes] = field(default_factory=dict)
     metadata: Mapping[str, GgufValue] = field(default_factory=dict)
     side: list[Outgoing] = field(default_factory=list)  # what a Hugging Face directory has no place for
-    notes: Mapping[str, Any] = field(default_factory=dict)
+    spec: ModelSpec | None = None  # what the target should say, if it is more than its source's keys can
+    is_copy: bool = False  # tensors are written as they are stored
+    weights: tuple[Path, ...] = ()  # of a source that is not opened as a model
 
     @property
     def nbytes(self) -> int:

@@ -14,13 +14,16 @@ import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
+from pelton.checkpoint.gguf.writer import GgufValue
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.spec import read_spec
+from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.outgoing import Outgoing
 from pelton.checkpoint.scheme import DENSE
 from pelton.checkpoint.strict_json import parse_object
 from pelton.checkpoint.weight import Bytes
 from pelton.conversion.dense import as_dense, is_exact
+from pelton.conversion.gguf_keys import make_keys
 from pelton.conversion.hf_config import make_config
 from pelton.conversion.hf_files import is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import (
@@ -45,7 +48,7 @@ _SCHEMES: Final = {name: scheme for scheme, name in _NAMES.items()}
 def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
     """What to write. `scheme`: F32, F16 or BF16 for all weights, in the place of what holds the source's exactly."""
     if isinstance(checkpoint, HfCheckpoint):
-        return _copy_directory(checkpoint, scheme)
+        return _copy_directory(checkpoint, scheme or "F32")
     if not isinstance(checkpoint, GgufCheckpoint):
         raise CheckpointError(f"{checkpoint.path}: cannot be written as a Hugging Face directory yet.")
     pieces, match = list_pieces(checkpoint, "hf")
@@ -59,12 +62,14 @@ def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
         if piece.scheme != target != "F32" and scheme is not None:
             losses.append(Loss(f"tensor {piece.name}", f"{piece.scheme} is rounded to {target}", True))
     losses += [Loss(f"tensor {name}", why, False) for name, why in match.dropped]
-    files, notes = _make_files(checkpoint, _name_dtype(tensors))
-    losses += notes
+    files, spec = _make_files(checkpoint, _name_dtype(tensors))
+    if scheme is not None or b'"quantization_config"' in files["config.json"]:
+        files["config.json"], notes = _as_dense_config(files["config.json"], tensors)
+        losses += notes
     side = _make_side(checkpoint, {name for name, _ in match.dropped})
     if not side:
         losses.append(Loss("blocks", "a split file, or scales beside tensors: the way back is not bit for bit", False))
-    return Output(tensors=tensors, records=records, losses=losses, files=files, side=side)
+    return Output(tensors=tensors, records=records, losses=losses, files=files, side=side, spec=spec)
 
 
 class _StoredSchemes:
@@ -126,11 +131,13 @@ def _give(rows: Bytes) -> Callable[[], Bytes]:
     return lambda: rows
 
 
-def _make_files(checkpoint: GgufCheckpoint, dtype: str) -> tuple[dict[str, bytes], list[Loss]]:
-    """Configuration, tokenizer and defaults: those that the GGUF carries, where they agree with it, or new ones."""
+def _make_files(checkpoint: GgufCheckpoint, dtype: str) -> tuple[dict[str, bytes], ModelSpec | None]:
+    """Configuration, tokenizer and defaults: those that the GGUF carries, where they agree with it, or new ones.
+
+    The specification is that of the carried configuration, where it says more than the keys can.
+    """
     tokenizer = open_tokenizer(checkpoint)
     carried = dict(_read_carried(checkpoint))
-    losses: list[Loss] = []
     source = checkpoint.tokenizer_source if tokenizer is not None else None
     files: dict[str, bytes] = {}
     if tokenizer is not None and isinstance(source, GgufTokenizerSource):
@@ -140,16 +147,44 @@ def _make_files(checkpoint: GgufCheckpoint, dtype: str) -> tuple[dict[str, bytes
         files["generation_config.json"] = encode_json(generation)
     if not carried:
         config = make_config(checkpoint.spec, dtype=dtype, ids=make_ids(checkpoint, tokenizer))
-        return {**files, "config.json": encode_json(config)}, losses
+        return {**files, "config.json": encode_json(config)}, None
     spec = read_spec(parse_object(carried["config.json"], "the carried config.json"), source="the carried config.json")
     unequal = compare_specs(spec, checkpoint.spec)
-    if unequal:
+    if unequal and not _are_keys_of(checkpoint, spec):
         told = "; ".join(f"{each.field}: {each.source} carried, {each.target} in the keys" for each in unequal[:3])
         raise CheckpointError(
             f"{checkpoint.path}: its keys were changed since it was made: {told}. Remove the key {FILE}config.json, "
             "and the keys are what counts."
         )
-    return carried if "tokenizer.json" in carried or tokenizer is None else {**files, **carried}, losses
+    texts = carried if "tokenizer.json" in carried or tokenizer is None else {**files, **carried}
+    return texts, spec if unequal else None
+
+
+def _are_keys_of(checkpoint: GgufCheckpoint, spec: ModelSpec) -> bool:
+    """Whether the keys are those that a GGUF of `spec` gets: then what differs is what keys cannot say."""
+    prefix = f"{checkpoint.metadata['general.architecture']}."
+    found = {key: value for key, value in checkpoint.metadata.items() if key.startswith(prefix)}
+    made = {key: value for key, value in make_keys(spec).items() if key.startswith(prefix)}
+    return found.keys() == made.keys() and all(_is_same(found[key], made[key]) for key in made)
+
+
+def _is_same(stored: object, made: GgufValue) -> bool:
+    """Whether a key's value is what the writer makes of `made`: floats are float32 in the file."""
+    if isinstance(made, np.ndarray):
+        return isinstance(stored, np.ndarray | list) and np.array_equal(np.asarray(stored), made)
+    if isinstance(made, float):
+        return isinstance(stored, float) and np.float32(stored) == np.float32(made)
+    return bool(stored == made)
+
+
+def _as_dense_config(raw: bytes, tensors: list[Outgoing]) -> tuple[bytes, list[Loss]]:
+    """The configuration of weights that are dense now, in the types of `tensors`."""
+    config = parse_object(raw, "config.json")
+    losses = []
+    if config.pop("quantization_config", None) is not None:
+        losses.append(Loss("quantization_config", "the weights are no longer quantized", False))
+    config.pop("dtype", None)
+    return encode_json({**config, "torch_dtype": _name_dtype(tensors)}), losses
 
 
 def _read_carried(checkpoint: GgufCheckpoint) -> Iterator[tuple[str, bytes]]:
@@ -167,24 +202,20 @@ def _read_carried(checkpoint: GgufCheckpoint) -> Iterator[tuple[str, bytes]]:
             raise CheckpointError(f"{checkpoint.path}: {key} is neither text nor bytes.")
 
 
-def _copy_directory(checkpoint: HfCheckpoint, scheme: str | None) -> Output:
-    """The same names, the same files; dense weights as `scheme`, if one is asked for."""
+def _copy_directory(checkpoint: HfCheckpoint, scheme: str) -> Output:
+    """The same names, the same files; all weights as `scheme`."""
     carried = read_carried(checkpoint.path)
     tensors, records, losses = [], [], list[Loss]()
     for name, info in checkpoint.tensors.items():
-        target = scheme if scheme is not None else info.scheme if info.scheme in DENSE else "F32"
-        steps = () if target == info.scheme else (f"as {target}",)
-        records.append(TensorRecord(name, (name,), steps, target))
-        tensors.append(Outgoing(name, info.shape, target, _read_as(checkpoint, name, target)))
-        if scheme not in (None, info.scheme, "F32"):
+        steps = () if scheme == info.scheme else (f"as {scheme}",)
+        records.append(TensorRecord(name, (name,), steps, scheme))
+        tensors.append(Outgoing(name, info.shape, scheme, _read_as(checkpoint, name, scheme)))
+        if scheme not in (info.scheme, "F32"):
             losses.append(Loss(f"tensor {name}", f"{info.scheme} is rounded to {scheme}", True))
-    if any(info.scheme not in DENSE for info in checkpoint.tensors.values()) or scheme is not None:
-        config = parse_object(carried["config.json"], "config.json")
-        if config.pop("quantization_config", None) is not None:
-            losses.append(Loss("quantization_config", "the weights are no longer quantized", False))
-        config.pop("dtype", None)
-        carried["config.json"] = encode_json({**config, "torch_dtype": _name_dtype(tensors)})
-    losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in list_left(checkpoint.path, carried).items()]
+    carried["config.json"], notes = _as_dense_config(carried["config.json"], tensors)
+    losses += notes
+    left = list_left(checkpoint.path, carried, [file.path for file in checkpoint.files])
+    losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in left.items()]
     return Output(tensors=tensors, records=records, losses=losses, files=carried)
 
 

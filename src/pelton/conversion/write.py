@@ -1,0 +1,104 @@
+"""Writes what a conversion decided on, in the container that was asked for, with the ledger in it.
+
+A GGUF's ledger stands before its tensors, and what is lost is known only when the file was read back. So room is kept
+for it where losses are accepted, and filled in afterwards; blanks behind a JSON text mean nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pelton.checkpoint.gguf.writer import encode_header, write_behind
+from pelton.checkpoint.hf.safetensors_writer import write_safetensors, write_safetensors_file
+from pelton.conversion.hf_files import check_file_name, select_carried
+from pelton.conversion.hf_tokenizer_files import encode_json
+from pelton.conversion.ledger import LEDGER, LEDGER_KEY
+from pelton.conversion.restore import FILES, ORIGINAL, SIDE_FILE, Original, hash_texts
+from pelton.conversion.result import Output
+from pelton.errors import CheckpointError
+
+Format = Literal["safetensors", "gguf"]
+_ROOM: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Where to write and how. `original`: the GGUF that the target is again. `has_room`: for more losses."""
+
+    part: Path
+    to: Format
+    original: Original | None
+    max_shard_bytes: int
+    has_room: bool
+    on_bytes: Callable[[int], None]
+
+
+def write(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
+    """All of the target. Raises CheckpointError for what the format cannot hold, OSError if the disk refuses."""
+    if job.to == "gguf":
+        _write_gguf(job, output, ledger)
+    else:
+        _write_directory(job, output, ledger)
+
+
+def add_losses(job: Job, ledger: Mapping[str, Any]) -> None:
+    """Write the ledger again, with what was found when the target was read back."""
+    if job.to != "gguf":
+        (job.part / LEDGER).write_bytes(encode_json(ledger))
+    elif job.original is None:
+        _replace_ledger(job.part, _encode(ledger))
+
+
+def _write_gguf(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
+    if job.original is not None:  # it is the file that it once was: nothing of ours is added
+        write_behind(
+            job.part,
+            job.original.header,
+            output.tensors,
+            alignment=job.original.alignment,
+            on_bytes=job.on_bytes,
+        )
+        return
+    text = _encode(ledger) + " " * (_ROOM if job.has_room else 0)
+    header = encode_header(job.part, {**output.metadata, LEDGER_KEY: text}, output.tensors)
+    write_behind(job.part, header, output.tensors, on_bytes=job.on_bytes)
+
+
+def _replace_ledger(path: Path, text: str) -> None:
+    """In place: a key's value lies behind the key, its type and its length."""
+    key, raw = LEDGER_KEY.encode(), text.encode()
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+        begin = data.find(len(key).to_bytes(8, "little") + key) + 8 + len(key) + 4
+        room = int.from_bytes(data[begin : begin + 8], "little")
+        if len(raw) > room:
+            raise CheckpointError(f"{path}: {len(raw)} bytes of what is lost do not fit into {room}. Accept less.")
+        data[begin + 8 : begin + 8 + room] = raw.ljust(room)
+
+
+def _encode(ledger: Mapping[str, Any]) -> str:
+    return json.dumps(ledger, ensure_ascii=False)
+
+
+def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
+    job.part.mkdir()
+    for name, raw in output.files.items():
+        check_file_name(name, str(ledger["source"]["name"]))
+        path = job.part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw)
+    write_safetensors(
+        job.part,
+        output.tensors,
+        metadata={"format": "pt"},
+        max_shard_bytes=job.max_shard_bytes,
+        on_bytes=job.on_bytes,
+    )
+    if output.side:
+        told = {FILES: hash_texts(select_carried(output.files)), ORIGINAL: json.dumps(ledger["source"]["files"])}
+        write_safetensors_file(job.part / SIDE_FILE, output.side, metadata=told, on_bytes=job.on_bytes)
+    (job.part / LEDGER).write_bytes(encode_json(ledger))

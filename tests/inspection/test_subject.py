@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.checkpoint.gguf.test_parts import write as write_parts
 from tests.inspection.models import write
 from tests.model_files import llama_gguf, safetensors_of
 
@@ -44,6 +45,20 @@ def test_a_gguf_of_an_unknown_architecture_still_shows_its_metadata(tmp_path: Pa
         assert "'strange' is not supported" in subject.refusals[0]
         assert subject.metadata["general.architecture"] == "strange"
         assert list(subject.tensors) == ["token_embd.weight"]
+
+
+def test_a_split_gguf_is_one_model_in_several_files(tmp_path: Path) -> None:
+    paths = write_parts(tmp_path)
+    for path in (paths[0], paths[2], tmp_path):
+        subject = open_subject(path)
+        assert subject.names == tuple(part.name for part in paths)
+        assert subject.metadata["general.architecture"] == "llama"
+        assert subject.root == tmp_path
+        subject.close()
+    paths[1].unlink()
+    subject = open_subject(paths[0])
+    assert subject.metadata["general.architecture"] == "llama"
+    assert "is missing" in subject.refusals[0]
 
 
 def test_a_damaged_document_is_a_refusal_and_nothing_more(tmp_path: Path) -> None:

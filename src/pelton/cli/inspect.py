@@ -64,7 +64,6 @@ def hash_all(subject: Subject, report: Report) -> None:
     """The SHA-256 of each file, with a bar for all of them."""
     from pelton.inspection.report import hash_files  # noqa: PLC0415
 
-    root = subject.directory
-    sizes = [(root / name if root is not None else subject.path).stat().st_size for name in subject.names]
+    sizes = [(subject.root / name).stat().st_size for name in subject.names]
     with Progress("SHA-256", sum(sizes)) as progress:
         report.hashes = hash_files(subject, lambda _: None, progress.add)

@@ -70,7 +70,7 @@ def split_files(subject: Subject) -> tuple[set[str], list[Ignored]]:
     """Names of the files that are read, and why the others are not."""
     used = {file.path.name for file in subject.checkpoint.files} if subject.checkpoint is not None else set()
     if subject.directory is None:
-        return {subject.path.name}, []
+        return set(subject.names), []
     reasons: dict[str, list[str]] = {}
     for name in subject.names:
         reason = _why_ignored(name, used, subject)
@@ -149,8 +149,7 @@ def _unfinished(directory: Path) -> list[str]:
 
 def _check_ends(subject: Subject) -> list[Finding]:
     """Pointers in the place of files, and weight files whose last bytes are zeros."""
-    directory = subject.directory
-    paths = [directory / name for name in subject.names] if directory is not None else [subject.path]
+    paths = [subject.root / name for name in subject.names]
     pointers: list[str] = []
     zeros: list[str] = []
     holes: list[str] = []

@@ -226,12 +226,10 @@ def _stored_names(subject: Subject) -> list[str]:
 
 def hash_files(subject: Subject, on_file: Callable[[str], None], on_bytes: Callable[[int], None]) -> dict[str, str]:
     """The SHA-256 of every file of the model's directory, or of the one file."""
-    root = subject.directory
     hashes = {}
     for name in subject.names:
         on_file(name)
-        path = root / name if root is not None else subject.path
-        hashes[name] = compute_sha256(path, lambda: on_bytes(BUFFER_BYTES))
+        hashes[name] = compute_sha256(subject.root / name, lambda: on_bytes(BUFFER_BYTES))
     return hashes
 
 

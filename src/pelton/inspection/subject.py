@@ -13,7 +13,9 @@ from typing import Any, Literal, TypeVar
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint, TensorInfo
+from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.container import Value, read_container
+from pelton.checkpoint.gguf.parts import read_model
 from pelton.checkpoint.hf.safetensors import read_safetensors
 from pelton.checkpoint.hf.shards import read_weights
 from pelton.checkpoint.strict_json import load_object
@@ -35,12 +37,17 @@ class Subject:
     tensors: Mapping[str, TensorInfo] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)  # by file name, those that are there
     metadata: Mapping[str, Value] = field(default_factory=dict)  # of a GGUF file
-    names: tuple[str, ...] = ()  # every file below the directory, relative; of a single file, its own name
+    names: tuple[str, ...] = ()  # every file below the directory, relative; of a model in files alone, these
 
     @property
     def directory(self) -> Path | None:
         """Where the model's files are, if it has a directory of its own."""
         return self.path if self.path.is_dir() else None
+
+    @property
+    def root(self) -> Path:
+        """What `names` are relative to."""
+        return self.path if self.path.is_dir() else self.path.parent
 
     @property
     def config(self) -> dict[str, Any]:
@@ -73,8 +80,10 @@ def open_subject(path: Path) -> Subject:
     subject.checkpoint = subject.attempt(lambda: open_checkpoint(path))
     if subject.checkpoint is not None:
         subject.tensors = subject.checkpoint.tensors
-        if subject.format == "gguf":
-            subject.metadata = read_container(subject.checkpoint.path).metadata
+        if not path.is_dir():
+            subject.names = tuple(file.path.name for file in subject.checkpoint.files)  # all parts of a split one
+        if isinstance(subject.checkpoint, GgufCheckpoint):
+            subject.metadata = subject.checkpoint.metadata
     else:
         _read_what_is_left(subject)
     return subject
@@ -118,7 +127,7 @@ def _read_what_is_left(subject: Subject) -> None:
         subject.tensors = {name: tensor.info for name, tensor in (placed or {}).items()}
     elif subject.format == "gguf":
         file = next(iter(sorted(path.glob("*.gguf"))), path) if path.is_dir() else path
-        container = subject.attempt(lambda: read_container(file))
+        container = subject.attempt(lambda: read_model(file)) or subject.attempt(lambda: read_container(file))
         if container is not None:
             subject.metadata = container.metadata
             subject.tensors = {name: tensor.info for name, tensor in container.tensors.items()}

@@ -10,6 +10,7 @@ from pelton.checkpoint.strict_json import load_object
 from pelton.errors import CheckpointError
 from pelton.inspection.finding import Finding
 from pelton.inspection.scan import listed
+from pelton.inspection.sentencepiece_model import read_pieces
 from pelton.inspection.subject import Subject
 from pelton.tokenization.tokenizer import Tokenizer
 
@@ -46,7 +47,27 @@ def check_vocabulary(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:
         changed = [token for token, id_ in vocabulary.items() if tokenizer.token_to_id(token) != id_]
         seen = f"{len(changed):,} tokens have other ids in vocab.json" if changed else "vocab.json lacks tokens"
         findings.append(Finding("tokenizer.vocabulary", f"{seen}: {listed([repr(t) for t in changed[:3]] or ['-'])}."))
+    findings += _check_pieces(directory / "tokenizer.model", tokenizer)
     return findings
+
+
+def _check_pieces(path: Path, tokenizer: Tokenizer) -> list[Finding]:
+    """A SentencePiece model beside tokenizer.json. Special tokens may have other names there."""
+    if not path.is_file():
+        return []
+    try:
+        pieces = read_pieces(path)
+    except CheckpointError:
+        return []  # tiktoken's files have the same name; none of them is read here
+    changed = [
+        f"{id_} is {piece!r}"
+        for id_, piece in enumerate(pieces)
+        if id_ not in tokenizer.special_ids
+        and (tokenizer.id_to_token(id_) if id_ < tokenizer.vocab_size else "") != piece
+    ]
+    if not changed:
+        return []
+    return [Finding("tokenizer.vocabulary", f"{len(changed):,} pieces of {path.name} differ: {listed(changed[:3])}.")]
 
 
 def check_plain_ends(tokenizer: Tokenizer, end_ids: Mapping[int, str]) -> list[Finding]:

@@ -89,7 +89,8 @@ soak-real: $(VENV)/.stamp-dev ## The same with MODEL (demo): answers must be tho
 overload: $(VENV)/.stamp-dev ## Offer a server ten times too much for MINUTES; what it admits must be right
 	$(BIN)/python -m tests.soak.overload $(MINUTES)
 
-fuzz: $(VENV)/.stamp-dev ## Attack a server for MINUTES (10) with hostile requests; no answer may be wrong
+fuzz: $(VENV)/.stamp-dev ## Attack readers with wrong files and a server with hostile requests, each for MINUTES (10)
+	$(BIN)/python -m tests.file_fuzz.run $(MINUTES) $(SEED)
 	$(BIN)/python -m tests.http_adversary.storm $(MINUTES) $(SEED)
 	$(BIN)/python -m tests.simulation.endless $(MINUTES) $(SEED)
 

@@ -158,6 +158,8 @@ def wrong(source: GgufTokenizerSource, **changes: object) -> GgufTokenizerSource
         ({"scores": [0.0, 1.0, float("nan"), 0.0]}, "scores of token 2 is nan"),
         ({"model": "bert"}, "'bert' is not supported. Known: gpt2, llama, t5"),
         ({"model": "llama"}, "without its scores"),
+        ({"model": "llama", "scores": [0.0] * 4}, "neither an unknown token nor one for each byte"),
+        ({"model": "t5", "scores": [0.0] * 4}, "neither an unknown token nor one for each byte"),
         ({"model": "t5"}, "without its scores"),
         ({"tokens": ["a", "b", "ab", "\udc80"]}, "cannot be built"),
     ],

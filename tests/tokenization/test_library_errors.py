@@ -31,3 +31,11 @@ def test_other_errors_pass(error: type[BaseException]) -> None:
 def test_damaged_table_of_characters_is_no_crash() -> None:
     with pytest.raises(CheckpointError, match="file: "), blame("file"):
         normalizers.Precompiled(b"\xff\xff\xff\xff\x00")
+
+
+def test_what_is_quoted_of_the_file_is_cut_and_cannot_act() -> None:
+    with pytest.raises(CheckpointError) as caught, blame("file"):
+        raise Exception("\x1b[31m" + "x" * 1000)
+    assert str(caught.value).isprintable()
+    assert "\\x1b[31mxxx" in str(caught.value)
+    assert len(str(caught.value)) < 400

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Library
@@ -12,12 +12,19 @@ def add_borders(library: Library, bos_id: int | None, eos_id: int | None) -> Non
     """Make `add_special_tokens` put these ids around a text, and nothing else."""
     from tokenizers import processors  # noqa: PLC0415
 
-    before = [] if bos_id is None else [(library.id_to_token(bos_id), bos_id)]
-    after = [] if eos_id is None else [(library.id_to_token(eos_id), eos_id)]
-    first, last = [text for text, _ in before], [text for text, _ in after]
-    # The library reads "$A" and "$B:1" as the texts; a token that spells one of them cannot be a border.
+    first, last = _border(library, bos_id), _border(library, eos_id)
+    names = [[border["id"]] if border else [] for border in (first, last)]
     library.post_processor = processors.TemplateProcessing(
-        single=[*first, "$A", *last],
-        pair=[*first, "$A", *last, *first, "$B:1", *last],
-        special_tokens=list(dict(before + after).items()),
+        single=[*names[0], "$A", *names[1]],
+        pair=[*names[0], "$A", *names[1], *names[0], "$B:1", *names[1]],
+        special_tokens=list({border["id"]: border for border in (first, last) if border}.values()),
     )
+
+
+def _border(library: Library, token_id: int | None) -> dict[str, Any] | None:
+    """A token under its own text, or under a name where the library would read the text as something else."""
+    if token_id is None:
+        return None
+    text = library.id_to_token(token_id)
+    is_plain = text and ":" not in text and not text.startswith("$")
+    return {"id": text if is_plain else f"token {token_id}", "ids": [token_id], "tokens": [text]}

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 _TOKEN_TYPES = frozenset(range(1, 7))
+_NUM_BYTES = 256
 
 _END_TEXTS = frozenset(
     {"<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|end_of_text|>", "<end_of_turn>", "<EOT>"}
@@ -135,6 +136,7 @@ def _make_sentencepiece_bpe(source: GgufTokenizerSource) -> Tokenizer:
 
     if not source.scores:
         raise CheckpointError("tokenizer.ggml.scores: a SentencePiece vocabulary cannot be used without its scores.")
+    _check_unknown(source)
     normal = [id_ for id_, type_ in enumerate(_types(source)) if type_ == NORMAL]
     merges = compute_merges([source.tokens[id_] for id_ in normal], [source.scores[id_] for id_ in normal])
     model = models.BPE(
@@ -149,6 +151,7 @@ def _make_unigram(source: GgufTokenizerSource) -> Tokenizer:
 
     if not source.scores:
         raise CheckpointError("tokenizer.ggml.scores: a unigram vocabulary cannot be used without its scores.")
+    _check_unknown(source)
     types = _types(source)
     normal_scores = [score for score, type_ in zip(source.scores, types, strict=True) if type_ == NORMAL]
     # The library looks for every piece in the text, also those that SentencePiece keeps out of its search.
@@ -159,6 +162,14 @@ def _make_unigram(source: GgufTokenizerSource) -> Tokenizer:
     ]
     library = Library(models.Unigram(pieces, _unknown_id(source), _has_bytes(source)))
     return _finish_sentencepiece(source, library, adds_bos=False)
+
+
+def _check_unknown(source: GgufTokenizerSource) -> None:
+    if _unknown_id(source) is None and list(source.token_types).count(BYTE) < _NUM_BYTES:
+        raise CheckpointError(
+            "tokenizer.ggml.unknown_token_id: the vocabulary has neither an unknown token nor one for each byte, so "
+            "there are texts that it cannot write. It is incomplete; convert the model again."
+        )
 
 
 def _finish_sentencepiece(source: GgufTokenizerSource, library: Library, *, adds_bos: bool) -> Tokenizer:

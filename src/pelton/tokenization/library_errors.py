@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 from pelton.errors import CheckpointError
 
+_MAX_CHARACTERS = 300
+
 
 @contextmanager
 def blame(where: str) -> Iterator[None]:
@@ -21,5 +23,11 @@ def blame(where: str) -> Iterator[None]:
             or type(error).__name__ == "PanicException"
             or isinstance(error, TypeError | UnicodeError)
         ):
-            raise CheckpointError(f"{where}: the tokenizer cannot be built: {error}.") from error
+            raise CheckpointError(f"{where}: the tokenizer cannot be built: {_shown(str(error))}.") from error
         raise
+
+
+def _shown(text: str) -> str:
+    """What the library says quotes the file: long pieces are cut, and nothing of them acts on a terminal."""
+    cut = text if len(text) <= _MAX_CHARACTERS else f"{text[:_MAX_CHARACTERS]}..."
+    return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in cut)

@@ -45,6 +45,7 @@ class TextFacts:
     variables: list[str] = field(default_factory=list)
     unknown_variables: list[str] = field(default_factory=list)
     end_ids: dict[int, str] = field(default_factory=dict)
+    special_ids: list[int] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
 
 
@@ -59,6 +60,7 @@ def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
     if source is None or tokenizer is None:
         return facts
     facts.tokenizer = describe_tokenizer(subject, tokenizer)
+    facts.special_ids = sorted(tokenizer.special_ids)
     if checkpoint is None:
         return facts
     generation = subject.attempt(lambda: checkpoint.generation)

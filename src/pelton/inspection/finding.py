@@ -256,6 +256,11 @@ KINDS: Final[dict[str, Kind]] = {
     "weights.layers": Kind(
         "error", "layers that are not those of the configuration", "The conversion stopped early, or files are missing."
     ),
+    "weights.unlearnt": Kind(
+        "warning",
+        "tokens of the conversation that the model never learnt",
+        "It does not write them, so answers may not end. Use the model that was trained with them, or other stop ids.",
+    ),
     "weights.copies": Kind(
         "warning",
         "matrices that are copies of one another",

@@ -23,6 +23,7 @@ from pelton.inspection.check_config import check_config, check_head, list_ignore
 from pelton.inspection.check_files import Ignored, check_files, split_files
 from pelton.inspection.check_generation import check_generation, describe_defaults
 from pelton.inspection.check_quantization import check_quantization
+from pelton.inspection.check_rows import check_rows
 from pelton.inspection.check_samples import check_samples
 from pelton.inspection.check_text import TextFacts, read_text_facts
 from pelton.inspection.finding import SEVERITIES, Finding
@@ -79,7 +80,8 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; the schema's name tells which fields there are."""
-        text = {name: value for name, value in asdict(self.text).items() if name != "findings"}
+        hidden = ("findings", "special_ids")
+        text = {name: value for name, value in asdict(self.text).items() if name not in hidden}
         numbers = self.numbers or {}
         return {
             "schema": SCHEMA,
@@ -145,6 +147,10 @@ def make_report(subject: Subject, worker: TemplateWorker) -> Report:
         report.findings += heads
         report.findings += subject.attempt(lambda: check_norms(checkpoint, account)) or []
         report.findings += subject.attempt(lambda: check_samples(checkpoint, account)) or []
+        text = report.text
+        report.findings += (
+            subject.attempt(lambda: check_rows(checkpoint, account, text.end_ids, text.special_ids)) or []
+        )
     _measure(report, account)
     used, ignored = split_files(subject)
     report.num_files = len(used)

@@ -82,6 +82,7 @@ HEADERS: dict[str, tuple[bytes, str]] = {
     "version 4": (gguf_bytes([], version=4), "is GGUF version 4"),
     "version 0": (gguf_bytes([], version=0), "is GGUF version 0"),
     "big endian": (gguf_bytes([], version=3 << 24), "big-endian"),
+    "big endian by its magic": (gguf_bytes([], magic=b"FUGG"), "big-endian"),
     "tensors -1": (gguf_bytes([], num_tensors=(1 << 64) - 1), "claims 18446744073709551615 tensors"),
     "tensors 2^62": (gguf_bytes([], num_tensors=1 << 62), "claims"),
     "values 2^40": (gguf_bytes([("a", u32(1))], num_values=1 << 40), "more than"),

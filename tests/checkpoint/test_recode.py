@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.dequantize import dequantize, dequantize_rows
-from pelton.checkpoint.recode import TARGETS, recode_rows, recoded
+from pelton.checkpoint.recode import TARGETS, held_bytes, recode_rows, recoded
 from pelton.checkpoint.scheme import EXPANDED, USABLE, row_bytes
 from pelton.checkpoint.weight import Conversion, Tensor
 
@@ -60,3 +61,9 @@ def test_a_converted_tensor_keeps_its_sources_and_both_recipes() -> None:
 def test_what_kernels_know_stays() -> None:
     tensor = Tensor("t", (1, 256), "Q4_K", np.zeros((1, 144), np.uint8))
     assert recoded(tensor) is tensor
+
+
+def test_bytes_that_are_held() -> None:
+    infos = [TensorInfo("a", (2, 3, 256), "IQ2_XS", 444), TensorInfo("b", (256,), "TQ2_0", 66)]
+    infos += [TensorInfo("c", (2, 256), "Q4_K", 288)]
+    assert held_bytes(infos) == 6 * 1024 + 8 * 18 + 288

@@ -25,6 +25,7 @@ from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.hub import resolve_model
 from pelton.checkpoint.model_spec import ModelSpec
+from pelton.checkpoint.recode import held_bytes
 from pelton.config.decision import Decision
 from pelton.config.env import get_environment
 from pelton.config.hardware import probe_hardware
@@ -90,7 +91,8 @@ class Opened:
     def stall_timeout_s(self) -> float:
         """How long a step of the engine may take before it counts as stuck."""
         isa = get_environment().isa or probe_hardware().isa
-        return compute_stall_timeout_s(self.checkpoint.spec, self.checkpoint.weight_bytes, self.config, isa)
+        weight_bytes = held_bytes(self.checkpoint.tensors.values())
+        return compute_stall_timeout_s(self.checkpoint.spec, weight_bytes, self.config, isa)
 
 
 def open_model(asked: UserConfig, on_progress: ProgressCallback | None = None) -> Opened:
@@ -131,7 +133,7 @@ def get_model_facts(checkpoint: Checkpoint, asked: UserConfig) -> ModelFacts:
     spec = checkpoint.spec
     is_reference = asked.get("backend") == "reference"
     float_bytes = 8 if is_reference and asked.get("dtype") == "float64" else 4
-    weight_bytes = checkpoint.weight_bytes
+    weight_bytes = held_bytes(checkpoint.tensors.values())
     if is_reference:
         weight_bytes = float_bytes * sum(math.prod(info.shape) for info in checkpoint.tensors.values())
     return ModelFacts(

@@ -7,11 +7,13 @@ have six significant bits and become BF16. Of the others nothing smaller than F3
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from pelton.checkpoint.block_bits import Bytes, Floats, bits, two_bits
+from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.dequantize import dequantize_rows
 from pelton.checkpoint.dequantize_few_levels import codes_of_two_bits, trits
 from pelton.checkpoint.scheme import EXPANDED, get_scheme, row_bytes
@@ -31,6 +33,17 @@ def recoded(tensor: Tensor) -> Tensor:
         return _converted(tensor, Conversion(stored.sources, recipe, lambda: recode_rows(tensor.scheme, make())))
     recipe = f"{tensor.scheme} as {becomes}"
     return _converted(tensor, Conversion((stored,), recipe, lambda: recode_rows(tensor.scheme, stored)))
+
+
+def held_bytes(tensors: Iterable[TensorInfo]) -> int:
+    """Bytes of all tensors in the schemes they are computed with."""
+    return sum(_held_bytes(info) for info in tensors)
+
+
+def _held_bytes(info: TensorInfo) -> int:
+    if info.scheme not in EXPANDED:
+        return info.nbytes
+    return math.prod(info.shape[:-1]) * row_bytes(TARGETS[info.scheme][0], info.shape[-1])
 
 
 def _converted(tensor: Tensor, stored: Conversion) -> Tensor:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pelton.checkpoint.gguf.writer import encode_header, write_behind
+from pelton.checkpoint.gguf.writer import encode_header, get_alignment, write_behind
 from pelton.checkpoint.hf.safetensors_writer import write_safetensors, write_safetensors_file
 from pelton.conversion.hf_files import check_file_name, select_carried
 from pelton.conversion.hf_tokenizer_files import encode_json
@@ -65,8 +65,9 @@ def _write_gguf(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
         )
         return
     text = _encode(ledger) + " " * (_ROOM if job.has_room else 0)
-    header = encode_header(job.part, {**output.metadata, LEDGER_KEY: text}, output.tensors)
-    write_behind(job.part, header, output.tensors, on_bytes=job.on_bytes)
+    metadata = {**output.metadata, LEDGER_KEY: text}
+    header, alignment = encode_header(job.part, metadata, output.tensors), get_alignment(job.part, metadata)
+    write_behind(job.part, header, output.tensors, alignment=alignment, on_bytes=job.on_bytes)
 
 
 def _replace_ledger(path: Path, text: str) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.model_files import gguf_bytes, strings
 
 from pelton.checkpoint.gguf.container import read_container
 from pelton.checkpoint.gguf.string_array import StringArray
@@ -96,6 +97,12 @@ def test_the_reference_reads_it_and_equal_input_gives_equal_bytes(tmp_path: Path
         ({}, [make("a" * 64, (2,), "F32")], "up to 63 bytes"),
         ({}, [make("a", (1, 1, 1, 1, 1), "F32")], "4 axes"),
         ({"k": 2**70}, [], "64 bits"),
+        ({"": 1}, [], "printable ASCII"),
+        ({"caf\u00e9": 1}, [], "printable ASCII"),
+        ({"k": "\ud800"}, [], "UTF-8 cannot write"),
+        ({"k": ["a", "\udc80"]}, [], "UTF-8 cannot write"),
+        ({"general.alignment": 3}, [], "general.alignment is 3"),
+        ({"general.alignment": "32"}, [], "general.alignment is '32'"),
         ({"k": [1, 2]}, [], "array of numpy"),
         ({"k": np.zeros((2, 2))}, [], "arrays of one"),
         ({"k": np.zeros(2, np.complex64)}, [], "does not have"),
@@ -115,3 +122,24 @@ def test_bytes_are_counted_and_no_file_is_overwritten(tmp_path: Path) -> None:
     assert counted == [68, 6]
     with pytest.raises(FileExistsError):
         write_gguf(tmp_path / "m.gguf", {}, [])
+
+
+@pytest.mark.parametrize("alignment", [8, 32, 4096, np.uint32(64)])
+def test_tensors_stand_where_the_alignment_says(tmp_path: Path, alignment: int) -> None:
+    tensors = [make("a", (3,), "F32"), make("b", (2, 32), "Q8_0", 1)]
+    write_gguf(tmp_path / "m.gguf", {"general.alignment": alignment}, tensors)
+    read = read_container(tmp_path / "m.gguf")
+    for tensor in tensors:
+        found = read.tensors[tensor.name]
+        assert found.offset % int(alignment) == 0
+        rows = tensor.make()
+        assert np.array_equal(read.file.rows(found.offset, *rows.shape), rows)
+
+
+def test_strings_of_a_file_are_written_as_it_has_them(tmp_path: Path) -> None:
+    odd = [b"a", b"\xff\xfe", b"", "\u00e9".encode()]
+    (tmp_path / "a.gguf").write_bytes(gguf_bytes([("tokens", strings(odd)), ("none", strings([]))]))
+    write_gguf(tmp_path / "b.gguf", read_container(tmp_path / "a.gguf").metadata, [])
+    read = read_container(tmp_path / "b.gguf").metadata["tokens"]
+    assert isinstance(read, StringArray)
+    assert [read.raw(index) for index in range(4)] == odd

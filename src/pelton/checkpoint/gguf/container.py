@@ -25,8 +25,9 @@ from pelton.errors import CheckpointError
 Value = bool | int | float | str | npt.NDArray[np.generic] | StringArray
 
 _MAGIC = b"GGUF"
+_BIG_ENDIAN = "is a big-endian GGUF file; only little-endian files can be read. Convert it first."
 _VERSIONS = (2, 3)
-_MAX_KEY_BYTES = 65535
+MAX_KEY_BYTES = 65535
 _MAX_NAME_BYTES = 63
 _MAX_STRING_BYTES = 1 << 30
 _MAX_ARRAY = 1 << 30
@@ -133,11 +134,13 @@ def _parse(cursor: _Cursor) -> tuple[int, dict[str, Value], list[_Claim]]:
 
 def _read_header(cursor: _Cursor) -> tuple[int, int, int]:
     magic = bytes(cursor.take(4, "the magic"))
+    if magic == _MAGIC[::-1]:
+        raise cursor.error(_BIG_ENDIAN)
     if magic != _MAGIC:
         raise cursor.error(f"begins with {magic!r}, not with {_MAGIC!r}: it is not a GGUF file.")
     version = cursor.unsigned(4, "the version")
     if version & 0xFFFF == 0 and version:
-        raise cursor.error("is a big-endian GGUF file; only little-endian files can be read. Convert it first.")
+        raise cursor.error(_BIG_ENDIAN)
     if version not in _VERSIONS:
         raise cursor.error(f"is GGUF version {version}; versions 2 and 3 can be read.")
     num_tensors = cursor.unsigned(8, "the number of tensors")
@@ -150,7 +153,7 @@ def _read_header(cursor: _Cursor) -> tuple[int, int, int]:
 
 
 def _read_key(cursor: _Cursor) -> str:
-    raw = cursor.text("a metadata key", _MAX_KEY_BYTES)
+    raw = cursor.text("a metadata key", MAX_KEY_BYTES)
     if not raw or not raw.isascii() or not raw.decode("ascii").isprintable():
         raise cursor.error(f"has the metadata key {raw[:100]!r}; keys are printable ASCII and not empty.")
     return raw.decode("ascii")
@@ -208,12 +211,16 @@ def _read_array(cursor: _Cursor, key: str) -> Value:
 
 def _get_alignment(cursor: _Cursor, metadata: Mapping[str, Value]) -> int:
     alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
-    is_whole = isinstance(alignment, int) and not isinstance(alignment, bool)
-    if not is_whole or not _MIN_ALIGNMENT <= alignment <= _MAX_ALIGNMENT or alignment & (alignment - 1):  # type: ignore
+    if isinstance(alignment, bool) or not isinstance(alignment, int) or not is_alignment(alignment):
         raise cursor.error(
             f"general.alignment is {alignment!r}; expected a power of two from {_MIN_ALIGNMENT} to {_MAX_ALIGNMENT}."
         )
-    return int(alignment)  # type: ignore[arg-type]
+    return alignment
+
+
+def is_alignment(number: int) -> bool:
+    """Whether tensors may stand at multiples of `number`."""
+    return _MIN_ALIGNMENT <= number <= _MAX_ALIGNMENT and number & (number - 1) == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,11 @@ class StringArray(Sequence[str]):
         length = int.from_bytes(self._data[start : start + _LENGTH_BYTES], "little")
         return bytes(self._data[start + _LENGTH_BYTES : start + _LENGTH_BYTES + length])
 
+    @property
+    def stored(self) -> bytes:
+        """All strings behind their lengths, as the file has them."""
+        return bytes(self._data[int(self._starts[0]) : self.end]) if len(self) else b""
+
     @overload
     def __getitem__(self, index: int) -> str: ...
     @overload

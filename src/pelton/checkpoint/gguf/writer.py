@@ -16,6 +16,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pelton.checkpoint.gguf.container import MAX_KEY_BYTES, is_alignment
+from pelton.checkpoint.gguf.string_array import StringArray
 from pelton.checkpoint.outgoing import Outgoing
 from pelton.checkpoint.scheme import READ_ONLY, get_scheme
 from pelton.errors import CheckpointError
@@ -40,7 +42,8 @@ def write_gguf(
 
     Raises CheckpointError for a value, name or scheme that GGUF cannot hold, and OSError if the disk refuses.
     """
-    write_behind(path, encode_header(path, metadata, tensors), tensors, on_bytes=on_bytes)
+    header = encode_header(path, metadata, tensors)
+    write_behind(path, header, tensors, alignment=get_alignment(path, metadata), on_bytes=on_bytes)
 
 
 def write_behind(
@@ -67,19 +70,30 @@ def write_behind(
 
 def encode_header(path: Path, metadata: Mapping[str, GgufValue], tensors: Sequence[Outgoing]) -> bytes:
     """All bytes before the first tensor's."""
+    alignment = get_alignment(path, metadata)
     parts = [b"GGUF", struct.pack("<IQQ", 3, len(tensors), len(metadata))]
     for key, value in metadata.items():
-        parts += [_text(key), _encode_value(path, key, value)]
+        if not key or not key.isascii() or not key.isprintable() or len(key) > MAX_KEY_BYTES:
+            raise CheckpointError(f"{path}: the metadata key {key[:100]!r}: keys are printable ASCII and not empty.")
+        parts += [_text(path, key, key), _encode_value(path, key, value)]
     offset, names = 0, set[str]()
     for tensor in tensors:
         _check(path, tensor, names)
         scheme = get_scheme(tensor.scheme)
         dims = tensor.shape[::-1] or (1,)
-        parts += [_text(tensor.name), struct.pack(f"<I{len(dims)}q", len(dims), *dims)]
+        parts += [_text(path, "a tensor's name", tensor.name), struct.pack(f"<I{len(dims)}q", len(dims), *dims)]
         parts.append(struct.pack("<IQ", scheme.gguf_id or 0, offset))
-        offset += _pad(tensor.nbytes)
+        offset += _pad(tensor.nbytes, alignment)
     header = b"".join(parts)
-    return header + bytes(_pad(len(header)) - len(header))
+    return header + bytes(_pad(len(header), alignment) - len(header))
+
+
+def get_alignment(path: Path, metadata: Mapping[str, GgufValue]) -> int:
+    """What the metadata says, or what holds where it says nothing."""
+    alignment = metadata.get("general.alignment", ALIGNMENT)
+    if not isinstance(alignment, int | np.integer) or not is_alignment(int(alignment)):
+        raise CheckpointError(f"{path}: general.alignment is {alignment!r}; files cannot be written like that.")
+    return int(alignment)
 
 
 def _check(path: Path, tensor: Outgoing, names: set[str]) -> None:
@@ -99,7 +113,9 @@ def _check(path: Path, tensor: Outgoing, names: set[str]) -> None:
 
 def _encode_value(path: Path, key: str, value: GgufValue) -> bytes:
     if isinstance(value, str):
-        return struct.pack("<I", _STRING) + _text(value)
+        return struct.pack("<I", _STRING) + _text(path, key, value)
+    if isinstance(value, StringArray):
+        return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + value.stored
     if isinstance(value, np.ndarray):
         if value.ndim != 1:
             raise CheckpointError(f"{path}: {key} is an array of {value.ndim} axes; GGUF has arrays of one.")
@@ -108,7 +124,7 @@ def _encode_value(path: Path, key: str, value: GgufValue) -> bytes:
     if isinstance(value, Sequence):
         if not all(isinstance(item, str) for item in value):
             raise CheckpointError(f"{path}: {key} is a list of more than text. Give numbers as an array of numpy.")
-        return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(map(_text, value))
+        return struct.pack("<IIQ", _ARRAY, _STRING, len(value)) + b"".join(_text(path, key, item) for item in value)
     scalar = _as_scalar(path, key, value)
     return struct.pack("<I", _type_of(path, key, scalar.dtype)) + scalar.tobytes()
 
@@ -133,12 +149,15 @@ def _type_of(path: Path, key: str, dtype: np.dtype[Any]) -> int:
     return kind
 
 
-def _text(text: str) -> bytes:
-    raw = text.encode("utf-8")
+def _text(path: Path, key: str, text: str) -> bytes:
+    try:
+        raw = text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CheckpointError(f"{path}: {key} is text that UTF-8 cannot write: {text[:100]!r}.") from None
     return struct.pack("<Q", len(raw)) + raw
 
 
-def _pad(num_bytes: int, alignment: int = ALIGNMENT) -> int:
+def _pad(num_bytes: int, alignment: int) -> int:
     return -(-num_bytes // alignment) * alignment
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.model_files import llama_gguf, safetensors_of
+from tests.pytorch_files import file_of
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.errors import CheckpointError
@@ -32,6 +33,17 @@ def test_a_directory_with_a_configuration(tmp_path: Path) -> None:
         assert checkpoint.spec.architecture == "llama"
 
 
+@pytest.mark.parametrize("name", ["any.safetensors", "any.bin", "any.pt", "any.pth"])
+def test_weights_beside_a_configuration(tmp_path: Path, name: str) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    (tmp_path / "pytorch_model.bin").write_bytes(b"another one")
+    raw = safetensors_of({"a": np.zeros(6)}) if name == "any.safetensors" else file_of()
+    (tmp_path / name).write_bytes(raw)
+    with open_checkpoint(tmp_path / name) as checkpoint:
+        assert (checkpoint.path, list(checkpoint.tensors)) == (tmp_path / name, ["a"])
+        assert [file.path.name for file in checkpoint.files] == [name]
+
+
 def test_paths_that_are_no_checkpoint(tmp_path: Path) -> None:
     cases = [(tmp_path / "none", "there is no such file or directory"), (tmp_path, "there is no model in it")]
     cases.append((Path("a\x00b"), "there is no such file|cannot be opened"))
@@ -39,7 +51,7 @@ def test_paths_that_are_no_checkpoint(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=message):
             open_checkpoint(path)
     (tmp_path / "model.safetensors").write_bytes(b"x")
-    with pytest.raises(CheckpointError, match="Give the directory that holds it"):
+    with pytest.raises(CheckpointError, match=r"is only the weights\. Put the config\.json"):
         open_checkpoint(tmp_path / "model.safetensors")
     (tmp_path / "notes.txt").write_text("hello, this is not a model")
     with pytest.raises(CheckpointError, match="not a GGUF file"):

@@ -24,7 +24,8 @@ class Row:
 
 
 TABLE: dict[str, Row] = {
-    "S-01": Row("code that runs data (pickle, eval)", ("tests/tools/test_house_rules.py",)),
+    "S-01": Row("code that runs data (pickle, eval)", (
+        "tests/tools/test_house_rules.py", "tests/attacks/test_pytorch.py")),
     "S-02": Row("torn frames between the processes", (
         "tests/core/test_messages.py", "tests/engine/test_process_client.py")),
     "S-03": Row("a second open port", (f"{SURFACE}::test_one_port_is_open_and_the_engine_has_none",)),

@@ -8,13 +8,14 @@ from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, T
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.parts import find_first_part
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
+from pelton.checkpoint.hf.shards import WEIGHT_SUFFIXES
 from pelton.errors import CheckpointError
 
 __all__ = ["Checkpoint", "GenerationDefaults", "Naming", "TensorInfo", "open_checkpoint"]
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at `path`: a .gguf file, or a directory with config.json or with one model in .gguf files.
+    """The checkpoint at `path`: a .gguf file, weights with config.json beside them, or a directory with either.
 
     Reads and checks all metadata and no weights. Raises CheckpointError with what is wrong and what to do.
     """
@@ -25,8 +26,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be opened: {error}.") from None
     if not is_directory:
-        if path.suffix == ".safetensors":
-            raise CheckpointError(f"{path}: is only the weights. Give the directory that holds it and config.json.")
+        if path.suffix in WEIGHT_SUFFIXES:
+            if not (path.parent / "config.json").exists():
+                raise CheckpointError(f"{path}: is only the weights. Put the config.json of the model beside it.")
+            return HfCheckpoint(path.parent, path)
         return GgufCheckpoint(path)
     if (path / "config.json").exists():
         return HfCheckpoint(path)

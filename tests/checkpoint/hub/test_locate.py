@@ -46,9 +46,9 @@ def test_paths_that_exist(tmp_path: Path) -> None:
 
 
 def test_file_of_another_kind(tmp_path: Path) -> None:
-    file = tmp_path / "model.bin"
+    file = tmp_path / "model.h5"
     file.touch()
-    with pytest.raises(ConfigError, match=r"expected a folder with config\.json, or a \.gguf file"):
+    with pytest.raises(ConfigError, match=r"expected a folder with config\.json, a \.gguf file, or weights"):
         resolve_model(str(file))
 
 

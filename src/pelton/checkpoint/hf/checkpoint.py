@@ -1,4 +1,4 @@
-"""A checkpoint in a directory of Hugging Face's layout: config.json, safetensors, tokenizer.json and what is beside.
+"""A checkpoint in a directory of Hugging Face's layout: config.json, weights, tokenizer.json and what is beside.
 
 A chat template may stand in four places; as in transformers, `chat_template.jinja` wins over `tokenizer_config.json`,
 and a directory `additional_chat_templates` adds named ones.
@@ -19,7 +19,7 @@ from pelton.checkpoint.hf.shards import read_weights
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
-from pelton.checkpoint.read_tensor import make_tensor, unknown_tensor
+from pelton.checkpoint.read_tensor import make_placed_tensor, unknown_tensor
 from pelton.checkpoint.strict_json import load_object
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
@@ -31,13 +31,17 @@ _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 @final
 class HfCheckpoint(Checkpoint):
-    """Opens and checks the directory's configuration and weights; raises CheckpointError."""
+    """Opens and checks the directory's configuration and weights; raises CheckpointError.
 
-    def __init__(self, path: Path) -> None:
+    `weights` is the file that holds them all, where it is not to be found by its name.
+    """
+
+    def __init__(self, path: Path, weights: Path | None = None) -> None:
         self._path = path
+        self._weights = weights
         self._config = load_object(path / "config.json")
         source = str(path / "config.json")
-        self._placed = read_weights(path)
+        self._placed = read_weights(weights or path)
         quantization = read_quantization(self._config, source)
         self._quantized = {} if quantization is None else find_quantized(self._placed, quantization)
         self._tensors = self._list_tensors()
@@ -56,7 +60,7 @@ class HfCheckpoint(Checkpoint):
 
     @property
     def path(self) -> Path:
-        return self._path
+        return self._weights or self._path
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
@@ -80,7 +84,7 @@ class HfCheckpoint(Checkpoint):
         placed = self._placed.get(name)
         if placed is None or name not in self._tensors:
             raise unknown_tensor(self._path, name, self._tensors)
-        return make_tensor(placed.file, placed.info, placed.offset)
+        return make_placed_tensor(placed)
 
     @cached_property
     def generation(self) -> GenerationDefaults:

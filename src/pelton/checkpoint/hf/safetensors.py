@@ -16,6 +16,7 @@ from typing import Any
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.fields import short
 from pelton.checkpoint.mapped_file import MappedFile
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.scheme import GROUPED, SCHEMES, Scheme
 from pelton.checkpoint.strict_json import parse_object
 from pelton.errors import CheckpointError, nearest
@@ -28,15 +29,6 @@ _METADATA = "__metadata__"
 _FIELDS = {"dtype", "shape", "data_offsets"}
 _GGUF_ONLY = {name for name in SCHEMES if "_K" in name or name[:2] in ("Q4", "Q5", "Q8", "IQ", "TQ")}
 _DTYPES = {name: scheme for name, scheme in SCHEMES.items() if name not in _GGUF_ONLY | GROUPED | {"MXFP4", "NVFP4"}}
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedTensor:
-    """A tensor and where its bytes are."""
-
-    info: TensorInfo
-    file: MappedFile
-    offset: int
 
 
 def read_safetensors(path: Path) -> dict[str, PlacedTensor]:

@@ -17,6 +17,7 @@ from pelton.errors import ConfigError, TransferError, nearest
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPOSITORY_FILE = re.compile(rf"({_REPOSITORY.pattern})/([\w./-]+\.gguf)")
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
+_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth")
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 _UNWANTED = ["original/*", "onnx/*", "openvino/*", "*.msgpack", "*.h5"]
 
@@ -37,9 +38,12 @@ def resolve_model(text: str, *, cache_dir: Path | None = None, show_progress: bo
 
 
 def _check_kind(path: Path) -> Path:
-    if path.is_dir() or path.suffix == ".gguf":
+    if path.is_dir() or path.suffix in _SUFFIXES:
         return path
-    raise ConfigError(f"{path}: expected a folder with config.json, or a .gguf file.")
+    raise ConfigError(
+        f"{path}: expected a folder with config.json, a .gguf file, or weights ({', '.join(_SUFFIXES[1:])}) beside a "
+        "config.json."
+    )
 
 
 def _describe_missing(text: str, path: Path) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pelton.checkpoint.hf.safetensors import PlacedTensor
+from pelton.checkpoint.placed_tensor import PlacedTensor
 
 Words = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
@@ -26,8 +26,8 @@ def array_of(tensor: PlacedTensor) -> npt.NDArray[Any]:
 
 
 def bytes_of(tensor: PlacedTensor) -> Bytes:
-    """The tensor's bytes as one row, as mapped."""
-    return tensor.file.rows(tensor.offset, 1, tensor.info.nbytes)
+    """The tensor's bytes as one row: as mapped, or put in order where the file has them in another."""
+    return tensor.flat()
 
 
 def bytes_of_words(words: Words) -> Bytes:

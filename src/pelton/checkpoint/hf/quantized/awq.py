@@ -15,7 +15,7 @@ import numpy as np
 from pelton.checkpoint.hf.quantized.arrays import Bytes, Words, array_of, bytes_of_words
 from pelton.checkpoint.hf.quantized.group_rows import Groups
 from pelton.checkpoint.hf.quantized.settings import Quantization
-from pelton.checkpoint.hf.safetensors import PlacedTensor
+from pelton.checkpoint.placed_tensor import PlacedTensor
 
 MARK = "qweight"
 REQUIRED = {"qweight": ("I32",), "qzeros": ("I32",), "scales": ("F16", "BF16", "F32")}

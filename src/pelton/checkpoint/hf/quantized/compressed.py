@@ -17,7 +17,7 @@ import numpy as np
 from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, bytes_of, bytes_of_words, unpack_rows
 from pelton.checkpoint.hf.quantized.group_rows import Groups
 from pelton.checkpoint.hf.quantized.settings import Quantization
-from pelton.checkpoint.hf.safetensors import PlacedTensor
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.errors import CheckpointError
 
 PACKED_MARK, INTEGERS_MARK = "weight_packed", "weight"

@@ -18,7 +18,7 @@ from pelton.checkpoint.hf.quantized import awq, compressed, gptq, mxfp4
 from pelton.checkpoint.hf.quantized.arrays import bytes_of
 from pelton.checkpoint.hf.quantized.group_rows import Groups, group_scheme, make_rows
 from pelton.checkpoint.hf.quantized.settings import Quantization
-from pelton.checkpoint.hf.safetensors import PlacedTensor
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.weight import Conversion, Tensor
 from pelton.errors import CheckpointError
 

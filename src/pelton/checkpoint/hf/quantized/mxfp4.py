@@ -13,7 +13,7 @@ import numpy as np
 
 from pelton.checkpoint.hf.quantized.arrays import Bytes, array_of, part_nibbles
 from pelton.checkpoint.hf.quantized.settings import Quantization
-from pelton.checkpoint.hf.safetensors import PlacedTensor
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.read_tensor import check_exponents
 
 MARK = "weight_packed"

@@ -1,0 +1,1 @@
+"""PyTorch checkpoints: zip archives with a pickle, read without torch, without `pickle`, and without running them."""

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.inspection.models import inspect, write
 
-from pelton.inspection.raw_words import describe_refused
+from pelton.inspection.raw_words import describe_quantization, describe_refused
 
 pytestmark = pytest.mark.unit
 BERT = {
@@ -39,6 +39,20 @@ def test_keys_of_a_gguf() -> None:
 )
 def test_nothing_is_believed(config: dict[str, Any]) -> None:
     assert "sizes" not in describe_refused(config, {})
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({"quant_method": "awq", "bits": 4, "group_size": -1}, "awq, 4 bits"),
+        ({"quant_method": "compressed-tensors", "format": "pack-quantized"}, "compressed-tensors, pack-quantized"),
+        ({"bits": True}, "no method named"),
+    ],
+)
+def test_quantizations(settings: dict[str, Any], expected: str) -> None:
+    assert describe_quantization({"quantization_config": settings}) == {"quantization": expected}
+    assert describe_quantization({"text_config": {"quantization_config": settings}}) == {"quantization": expected}
+    assert describe_quantization({"quantization_config": 3}) == {}
 
 
 def test_a_model_that_is_refused_is_described_all_the_same(tmp_path: Path) -> None:

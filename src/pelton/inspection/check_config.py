@@ -23,6 +23,7 @@ _CODE_FIELDS = (
     "model_file",
     "custom_pipelines",
     "trust_remote_code",
+    "transformers_weights",  # a path, which need not lead into the directory
 )
 _HARMLESS_ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flex_attention"}
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}

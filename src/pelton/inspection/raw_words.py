@@ -36,10 +36,26 @@ def describe_refused(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> 
         value = _find(fields, names)
         if value is not None:
             facts[what] = f"{value:,} {'positions' if what == 'context' else 'rows'}"
-    method = fields.get("quantization_config")
-    if isinstance(method, Mapping):
-        facts["quantization"] = short(method.get("quant_method", "no method named"))
-    return facts
+    return facts | describe_quantization(config)
+
+
+def describe_quantization(config: Mapping[str, Any]) -> dict[str, str]:
+    """The method that config.json names, with its bits and groups where it gives them.
+
+    >>> describe_quantization({"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 128}})
+    {'quantization': 'gptq, 4 bits, groups of 128'}
+    """
+    nested = config.get("text_config")
+    levels = [config, nested if isinstance(nested, Mapping) else {}]
+    settings = next((v for level in levels if isinstance(v := level.get("quantization_config"), Mapping)), None)
+    if settings is None:
+        return {}
+    words = [short(settings.get("quant_method", "no method named")).strip("'")]
+    for name, what in (("bits", "{} bits"), ("format", "{}"), ("group_size", "groups of {}")):
+        value = settings.get(name)
+        if isinstance(value, int | str) and not isinstance(value, bool) and value != -1:
+            words.append(what.format(str(value)[:40]))
+    return {"quantization": ", ".join(words)}
 
 
 def _fields(config: Mapping[str, Any], metadata: Mapping[str, Any]) -> tuple[dict[str, Any], str]:

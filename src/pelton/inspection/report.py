@@ -27,7 +27,7 @@ from pelton.inspection.check_rows import check_rows
 from pelton.inspection.check_samples import check_samples
 from pelton.inspection.check_text import TextFacts, read_text_facts
 from pelton.inspection.finding import SEVERITIES, Finding
-from pelton.inspection.raw_words import describe_refused
+from pelton.inspection.raw_words import describe_quantization, describe_refused
 from pelton.inspection.scan import Numbers, check_norms, check_numbers, listed
 from pelton.inspection.subject import Subject, open_subject
 from pelton.tokenization.chat_template import TemplateWorker
@@ -137,7 +137,9 @@ def make_report(subject: Subject, worker: TemplateWorker) -> Report:
     report.findings += check_generation(subject, generation)
     report.findings += check_quantization(subject, _stored_names(subject), subject.tensors)
     report.model = (
-        describe_refused(subject.config, subject.metadata) if checkpoint is None else describe_model(checkpoint)
+        describe_refused(subject.config, subject.metadata)
+        if checkpoint is None
+        else describe_model(checkpoint) | describe_quantization(subject.config)
     )
     if checkpoint is not None and account is not None:
         _take_account(report, checkpoint, account)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import struct
+import zlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +25,13 @@ from tests.model_files import (
     text,
     u32,
 )
+from tests.pytorch_files import archive, file_of, state_dict, storage, tensor
+from tests.pytorch_files import files as pytorch_entries
 
 from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.dequantize import dequantize
+from pelton.checkpoint.pytorch.weights import read_pytorch
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.checkpoint.scheme import BY_GGUF_ID, INTEGERS
 from pelton.tokenization import make_tokenizer
@@ -135,10 +140,46 @@ def directory() -> dict[str, bytes]:
     return files | {name: json.dumps(value).encode() for name, value in texts.items()}
 
 
+def pytorch_directory() -> dict[str, bytes]:
+    """The same with two shards of PyTorch, one of them a transposed view, the other as torch writes archives."""
+    shards = {"model.embed_tokens.weight": "one.bin", "model.norm.weight": "two.bin"}
+    embedding = tensor((8, 16), (1, 8), stored=storage(numel=128))
+    norm = state_dict({"model.norm.weight": tensor((16,), (1,), stored=storage(numel=16))})
+    told_behind = {"flags": 0x808, "crc": 0, "packed": 0, "nbytes": 0}
+    entries = [
+        replace(
+            entry,
+            local=told_behind,
+            central={"flags": 0x808},
+            local_extra=b"FB\x02\x00ZZ",
+            behind=struct.pack("<4s3I", b"PK\x07\x08", zlib.crc32(entry.data), len(entry.data), len(entry.data)),
+        )
+        for entry in pytorch_entries(norm, bytes(64))
+    ]
+    index = {"metadata": {"total_size": 4 * (8 * 16 + 16)}, "weight_map": shards}
+    return {
+        "config.json": directory()["config.json"],
+        "one.bin": file_of(state_dict({"model.embed_tokens.weight": embedding}), bytes(512)),
+        "two.bin": archive(entries),
+        "pytorch_model.bin.index.json": json.dumps(index).encode(),
+    }
+
+
+def read_pickle(path: Path) -> None:
+    """A pickle that is wrong, in an archive that is sound: its checksum would hide it from the reader of pickles."""
+    (path / "model.bin").write_bytes(file_of((path / "data.pkl").read_bytes()))
+    for placed in read_pytorch(path / "model.bin").values():
+        placed.flat()
+
+
 TARGETS: dict[str, Target] = {
     "gguf": Target(files={"model.gguf": gguf_with_everything()}, read=read_checkpoint),
     "gguf-llama": Target(files={"model.gguf": gguf_of_pieces("llama")}, read=read_checkpoint),
     "gguf-t5": Target(files={"model.gguf": gguf_of_pieces("t5")}, read=read_checkpoint),
     "gguf-parts": Target(files=gguf_parts(), read=read_checkpoint),
     "directory": Target(files=directory(), read=read_checkpoint),
+    "pytorch": Target(files=pytorch_directory(), read=read_checkpoint),
+    "pytorch-pickle": Target(
+        files={"data.pkl": state_dict({"a": tensor(), "b": tensor((3, 2), (1, 3))})}, read=read_pickle
+    ),
 }

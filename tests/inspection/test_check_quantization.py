@@ -31,6 +31,16 @@ def test_a_scale_that_is_not_stored(weight: str, scheme: str, scale: str) -> Non
     assert find_without_scales({weight, scale}, tensors) == []
 
 
+def test_some_scales_of_nvfp4() -> None:
+    subject = Subject(path=Path("x"), format="gguf")
+    tensors = {"a.weight": info("a.weight", "NVFP4"), "b.weight": info("b.weight", "NVFP4")}
+    assert check_quantization(subject, tensors, tensors) == []
+    tensors["c.weight"] = info("c.weight", "NVFP4_SCALED")
+    (finding,) = check_quantization(subject, tensors, tensors)
+    assert finding.id == "quantization.some-scales"
+    assert "a.weight and b.weight" in finding.sentence
+
+
 def test_exceptions_that_name_nothing() -> None:
     config = {"quantization_config": {"ignore": ["lm_head", "re:.*router$", "model.gone"]}}
     assert find_exceptions(config) == ["lm_head", "re:.*router$", "model.gone"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -70,13 +70,13 @@ def payload(scheme: str, num_rows: int, seed: int) -> Bytes:
     return rows
 
 
-def write(path: Path, of: Callable[[str, int], tuple[str, Bytes]]) -> None:
+def write(path: Path, of: Callable[[str, int], tuple[str, Bytes]], more: Sequence[Outgoing] = ()) -> None:
     tensors = [norm(name) for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm")]
     for seed, name in enumerate(MATRICES):
         num_rows = VOCAB if name == "token_embd" else HIDDEN
         scheme, rows = of(name, num_rows * 100 + seed)
         tensors.append(Outgoing(f"{name}.weight", (num_rows, HIDDEN), scheme, lambda rows=rows: rows))
-    write_gguf(path, METADATA, tensors)
+    write_gguf(path, METADATA, [*tensors, *more])
 
 
 def norm(name: str) -> Outgoing:
@@ -99,6 +99,26 @@ def test_logits_are_those_of_the_numbers(scheme: str, tmp_path: Path) -> None:
     expected = logits(tmp_path / "plain.gguf", ReferenceBackend("float32"))
     assert np.isfinite(expected).all()
     assert expected.std() > 1e-3
+    np.testing.assert_array_equal(logits(tmp_path / "stored.gguf", ReferenceBackend("float32")), expected)
+    found = logits(tmp_path / "stored.gguf", CpuBackend())
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * expected.std())
+
+
+def test_scales_of_whole_tensors_are_applied_once(tmp_path: Path) -> None:
+    """Gates and ups, which become one matrix, have different ones."""
+    scales = dict(zip(MATRICES, np.array([1, 2, 3, 0.7, 1.1, 0.3, 8, 0.5], "<f4"), strict=True))
+
+    def values(name: str, seed: int) -> tuple[str, Bytes]:
+        numbers = dequantize_rows("NVFP4", payload("NVFP4", seed // 100, seed)) * scales[name]
+        return "F32", numbers.view(np.uint8)
+
+    beside = [
+        Outgoing(f"{name}.scale", (1,), "F32", lambda scale=scale: scale.reshape(1, 1).view(np.uint8))
+        for name, scale in scales.items()
+    ]
+    write(tmp_path / "stored.gguf", lambda _, seed: ("NVFP4", payload("NVFP4", seed // 100, seed)), beside)
+    write(tmp_path / "plain.gguf", values)
+    expected = logits(tmp_path / "plain.gguf", ReferenceBackend("float32"))
     np.testing.assert_array_equal(logits(tmp_path / "stored.gguf", ReferenceBackend("float32")), expected)
     found = logits(tmp_path / "stored.gguf", CpuBackend())
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-3 * expected.std())

@@ -30,6 +30,9 @@ def check_quantization(subject: Subject, stored: Iterable[str], tensors: Mapping
     lost = find_without_scales(names, tensors)
     if lost:
         findings.append(Finding("quantization.scales", f"{listed(lost)}: no scale is stored."))
+    plain = [name for name, info in tensors.items() if info.scheme == "NVFP4"]
+    if plain and any(info.scheme == "NVFP4_SCALED" for info in tensors.values()):
+        findings.append(Finding("quantization.some-scales", f"{listed(plain)}: no scale, or one of exactly 1."))
     stale = [pattern for pattern in find_exceptions(subject.config) if not _matches(pattern, names)]
     if stale:
         findings.append(Finding("quantization.ignore", f"{listed(stale)}: no tensor has such a name."))

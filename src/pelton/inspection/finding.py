@@ -130,6 +130,11 @@ KINDS: Final[dict[str, Kind]] = {
         "quantized weights without their scales",
         "They cannot be decoded. The conversion lost the scales; fetch the model again.",
     ),
+    "quantization.some-scales": Kind(
+        "warning",
+        "NVFP4 weights of which some have a scale of their own and some none",
+        "One of the others may have been lost. Compare with the model that this one was made from.",
+    ),
     "quantization.ignore": Kind(
         "warning",
         "exceptions of the quantization that match no tensor",

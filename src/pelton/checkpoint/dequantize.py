@@ -16,6 +16,7 @@ import numpy as np
 from pelton.checkpoint.block_bits import Bytes, Floats, half, nibbles, spread, two_bits
 from pelton.checkpoint.dequantize_codebooks import CODEBOOK_BLOCKS
 from pelton.checkpoint.dequantize_few_levels import E2M1_DOUBLED, FEW_LEVELS_BLOCKS
+from pelton.checkpoint.dequantize_small_floats import SMALL_FLOAT_BLOCKS
 from pelton.checkpoint.scheme import NUMERIC, get_scheme, row_bytes
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
@@ -205,4 +206,5 @@ _BLOCKS: dict[str, Callable[[Bytes], Floats]] = {
     "INT8_G128": _int8,
     **CODEBOOK_BLOCKS,
     **FEW_LEVELS_BLOCKS,
+    **SMALL_FLOAT_BLOCKS,
 }

@@ -102,7 +102,8 @@ EXPANDED = READ_ONLY | {
 }
 READABLE = USABLE | EXPANDED  # a model's weights
 INTEGERS = frozenset({"I8", "I16", "I32", "I64"})  # numbers, and yet no weights: without a scale they mean nothing
-NUMERIC = READABLE | INTEGERS  # `dequantize` knows their numbers
+SMALL_FLOATS = frozenset({"F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F6_E2M3", "F6_E3M2", "F4"})
+NUMERIC = READABLE | INTEGERS | SMALL_FLOATS  # `dequantize` knows their numbers; small floats too want a scale
 
 
 def get_scheme(name: str) -> Scheme:

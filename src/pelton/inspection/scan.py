@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pelton.checkpoint.contract import Checkpoint, TensorInfo
-from pelton.checkpoint.dequantize import dequantize, dequantize_rows
+from pelton.checkpoint.dequantize import dequantize
+from pelton.checkpoint.scan import scan_rows
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
 from pelton.inspection.account import Account
 from pelton.inspection.finding import Finding
 
-_CHUNK_ELEMENTS = 1 << 21
 _NORMS_SAMPLED = 48
 _INPUT_NORMS = ("norm", "attn_norm", "mlp_norm")  # those before a matrix: their weights are positive in trained models
 
@@ -38,27 +38,13 @@ class Numbers:
 
 def measure(tensor: Tensor, on_bytes: Callable[[int], None] = lambda _: None) -> Numbers:
     """A pass over the tensor; `on_bytes` is told of the stored bytes that are done."""
-    payload = tensor.payload
-    num_rows = max(1, _CHUNK_ELEMENTS // max(1, tensor.shape[-1] if tensor.shape else 1))
-    not_finite = zero = count = 0
-    low, high, total = math.inf, -math.inf, 0.0
-    for begin in range(0, len(payload), num_rows):
-        rows = payload[begin : begin + num_rows]
-        values = dequantize_rows(tensor.scheme, rows)
-        finite = np.isfinite(values)
-        if not finite.all():
-            not_finite += int(values.size - finite.sum())
-            values = values[finite]
-        if values.size:
-            zero += int(values.size - np.count_nonzero(values))
-            low, high = min(low, float(values.min())), max(high, float(values.max()))
-            total += float(values.sum(dtype=np.float64))
-            count += values.size
-        on_bytes(rows.nbytes)
-    if not count:
-        low = high = total = math.nan
+    found = scan_rows(tensor.scheme, tensor.payload, on_bytes=on_bytes)
     return Numbers(
-        num_not_finite=not_finite, num_zero=zero, minimum=low, maximum=high, mean=total / count if count else math.nan
+        num_not_finite=found.num_not_finite,
+        num_zero=found.num_zero,
+        minimum=found.minimum,
+        maximum=found.maximum,
+        mean=found.mean,
     )
 
 

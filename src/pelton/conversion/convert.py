@@ -20,13 +20,13 @@ from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.safetensors_writer import MAX_SHARD_BYTES
 from pelton.conversion.copy_container import check_copy, copy_container
 from pelton.conversion.hf_files import read_carried
-from pelton.conversion.ledger import hash_files, list_files, make_ledger
+from pelton.conversion.ledger import hash_files, list_files, make_key, make_ledger
 from pelton.conversion.read_back import compare
 from pelton.conversion.restore import Original, restore
 from pelton.conversion.result import Loss, Output
 from pelton.conversion.to_gguf import make_gguf
 from pelton.conversion.to_hf import make_hf
-from pelton.conversion.workplace import make_target
+from pelton.conversion.workplace import check_target, make_target
 from pelton.conversion.write import Format, Job, add_losses, write
 from pelton.errors import CheckpointError
 
@@ -54,14 +54,16 @@ class Progress:
 
 def convert(source: Path, target: Path, to: Format, options: Options, progress: Progress) -> dict[str, Any]:
     """Make `target` and return its ledger. Raises CheckpointError, and then there is no target."""
+    check_target(source, target, 0, force=options.force)
     with ExitStack() as stack:
         checkpoint, output, original = _make_output(source, to, options, stack)
         check_losses(source, output.losses, options)
+        check_target(source, target, output.nbytes, force=options.force)
         files = list_files(source, checkpoint, output)
         progress.on_stage("hashing the source", sum(path.stat().st_size for path in files))
         hashes = hash_files(files, progress.on_bytes)
         ledger = make_ledger(source, checkpoint, output, hashes, to=to, scheme=options.scheme)
-        with make_target(target, output.nbytes, force=options.force) as part:
+        with make_target(target, make_key(ledger, options.max_shard_bytes, bool(options.accepted))) as part:
             progress.on_stage("writing", sum(tensor.nbytes for tensor in (*output.tensors, *output.side)))
             job = Job(part, to, original, options.max_shard_bytes, bool(options.accepted), progress.on_bytes)
             write(job, output, ledger)

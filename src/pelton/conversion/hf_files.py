@@ -84,7 +84,8 @@ def check_file_name(name: str, source: str) -> None:
     parts = name.split("/")
     is_plain = all(part.isprintable() and not set(part) & set('\\:*?"<>|') for part in parts)
     is_short = len(parts) <= _MAX_DEPTH and all(0 < len(part.encode()) <= _MAX_NAME for part in parts)
-    if not is_plain or not is_short or any(part.startswith(".") for part in parts) or name.endswith(_CODE + _WEIGHTS):
+    is_other = name.endswith((*_CODE, *_WEIGHTS, _INDEX)) or name in _OWN
+    if not is_plain or not is_short or is_other or any(part.startswith(".") for part in parts):
         raise CheckpointError(
             f"{source}: carries a file called {short(name)}, which will not be written: expected a plain name below "
             "the model's directory that is neither code nor weights. Remove it from the source."

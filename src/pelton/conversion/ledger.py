@@ -5,7 +5,9 @@ It lies in the target, as `conversion.json` in a directory and as the key `pelto
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -63,3 +65,9 @@ def make_ledger(
         "tensors": [asdict(record) for record in output.records],
         "losses": [asdict(loss) for loss in output.losses],
     }
+
+
+def make_key(ledger: Mapping[str, Any], *options: int) -> str:
+    """Equal for conversions that write the same bytes."""
+    told = json.dumps([ledger, options], sort_keys=True, default=str)
+    return hashlib.sha256(told.encode()).hexdigest()

@@ -17,8 +17,9 @@ from pelton.checkpoint.gguf.tokenizer_source import END_IDS
 from pelton.checkpoint.gguf.writer import GgufValue
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.outgoing import Outgoing
-from pelton.checkpoint.scheme import BY_GGUF_ID, DENSE, get_scheme
+from pelton.checkpoint.scheme import BY_GGUF_ID, DENSE, GROUPED, get_scheme
 from pelton.checkpoint.weight import Tensor
+from pelton.conversion.blocks import as_blocks, find_blocks
 from pelton.conversion.dense import as_dense
 from pelton.conversion.gguf_keys import make_factors, make_keys
 from pelton.conversion.gguf_vocabulary import make_vocabulary
@@ -90,11 +91,16 @@ def find_scheme(piece: Piece, scheme: str | None) -> str:
         return "F32"
     if scheme is not None:
         return scheme
-    return piece.scheme if known.gguf_id in BY_GGUF_ID else "F32"  # groups have no type; their numbers are float32
+    if known.gguf_id in BY_GGUF_ID:
+        return piece.scheme
+    blocks = find_blocks(piece.read()) if piece.scheme in GROUPED else None
+    return blocks or "F32"  # which holds the numbers of all others
 
 
 def _maker(piece: Piece, scheme: str) -> Any:
-    return lambda: as_dense(piece.read(), scheme).payload if scheme in DENSE else piece.read().payload
+    if scheme in DENSE:
+        return lambda: as_dense(piece.read(), scheme).payload
+    return lambda: piece.read().payload if scheme == piece.scheme else as_blocks(piece.read())
 
 
 def _find_rounded(checkpoint: Checkpoint, pieces: list[Piece]) -> Iterator[tuple[str, Tensor]]:

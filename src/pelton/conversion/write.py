@@ -62,12 +62,13 @@ def _write_gguf(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
             output.tensors,
             alignment=job.original.alignment,
             on_bytes=job.on_bytes,
+            is_resumable=True,
         )
         return
     text = _encode(ledger) + " " * (_ROOM if job.has_room else 0)
     metadata = {**output.metadata, LEDGER_KEY: text}
     header, alignment = encode_header(job.part, metadata, output.tensors), get_alignment(job.part, metadata)
-    write_behind(job.part, header, output.tensors, alignment=alignment, on_bytes=job.on_bytes)
+    write_behind(job.part, header, output.tensors, alignment=alignment, on_bytes=job.on_bytes, is_resumable=True)
 
 
 def _replace_ledger(path: Path, text: str) -> None:
@@ -86,7 +87,7 @@ def _encode(ledger: Mapping[str, Any]) -> str:
 
 
 def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
-    job.part.mkdir()
+    job.part.mkdir(exist_ok=True)
     for name, raw in output.files.items():
         check_file_name(name, str(ledger["source"]["name"]))
         path = job.part / name
@@ -98,8 +99,11 @@ def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> Non
         metadata={"format": "pt"},
         max_shard_bytes=job.max_shard_bytes,
         on_bytes=job.on_bytes,
+        is_resumable=True,
     )
     if output.side:
         told = {FILES: hash_texts(select_carried(output.files)), ORIGINAL: json.dumps(ledger["source"]["files"])}
-        write_safetensors_file(job.part / SIDE_FILE, output.side, metadata=told, on_bytes=job.on_bytes)
+        write_safetensors_file(
+            job.part / SIDE_FILE, output.side, metadata=told, on_bytes=job.on_bytes, is_resumable=True
+        )
     (job.part / LEDGER).write_bytes(encode_json(ledger))

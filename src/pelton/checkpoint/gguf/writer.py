@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,7 @@ from pelton.checkpoint.gguf.container import MAX_KEY_BYTES, is_alignment
 from pelton.checkpoint.gguf.string_array import StringArray
 from pelton.checkpoint.outgoing import Outgoing
 from pelton.checkpoint.scheme import READ_ONLY, get_scheme
+from pelton.checkpoint.tensor_file import write_tensor_file
 from pelton.errors import CheckpointError
 
 GgufValue = bool | int | float | str | np.generic | npt.NDArray[Any] | Sequence[str]
@@ -53,19 +53,10 @@ def write_behind(
     *,
     alignment: int = ALIGNMENT,
     on_bytes: Callable[[int], None] = lambda num_bytes: None,
+    is_resumable: bool = False,
 ) -> None:
     """A header that is there already, and the tensors that it describes, in its order. Raises as `write_gguf` does."""
-    with path.open("xb") as file:
-        file.write(header)
-        for tensor in tensors:
-            rows = tensor.make()
-            if rows.nbytes != tensor.nbytes:
-                raise CheckpointError(
-                    f"{path}: tensor {tensor.name!r} has {rows.nbytes} bytes; {tensor.scheme} of shape "
-                    f"{list(tensor.shape)} takes {tensor.nbytes}."
-                )
-            _write_padded(file, rows, alignment)
-            on_bytes(rows.nbytes)
+    write_tensor_file(path, header, tensors, alignment=alignment, on_bytes=on_bytes, is_resumable=is_resumable)
 
 
 def encode_header(path: Path, metadata: Mapping[str, GgufValue], tensors: Sequence[Outgoing]) -> bytes:
@@ -159,8 +150,3 @@ def _text(path: Path, key: str, text: str) -> bytes:
 
 def _pad(num_bytes: int, alignment: int) -> int:
     return -(-num_bytes // alignment) * alignment
-
-
-def _write_padded(file: BufferedWriter, rows: npt.NDArray[np.uint8], alignment: int) -> None:
-    file.write(np.ascontiguousarray(rows).data)
-    file.write(bytes(_pad(rows.nbytes, alignment) - rows.nbytes))

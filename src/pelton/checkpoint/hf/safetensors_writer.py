@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from pelton.checkpoint.outgoing import Outgoing
+from pelton.checkpoint.tensor_file import write_tensor_file
 from pelton.errors import CheckpointError
 
 MAX_SHARD_BYTES: Final = 5 * 10**9
@@ -34,6 +33,7 @@ def write_safetensors(
     metadata: Mapping[str, str],
     max_shard_bytes: int = MAX_SHARD_BYTES,
     on_bytes: Callable[[int], None] = lambda num_bytes: None,
+    is_resumable: bool = False,
 ) -> None:
     """model.safetensors in `directory`, or shards and an index. `on_bytes` hears of each tensor's bytes.
 
@@ -41,12 +41,14 @@ def write_safetensors(
     """
     shards = split(tensors, max_shard_bytes)
     if len(shards) == 1:
-        write_safetensors_file(directory / "model.safetensors", shards[0], metadata=metadata, on_bytes=on_bytes)
+        write_safetensors_file(
+            directory / "model.safetensors", shards[0], metadata=metadata, on_bytes=on_bytes, is_resumable=is_resumable
+        )
         return
     owners: dict[str, str] = {}
     for number, shard in enumerate(shards, 1):
         name = f"model-{number:05d}-of-{len(shards):05d}.safetensors"
-        write_safetensors_file(directory / name, shard, metadata=metadata, on_bytes=on_bytes)
+        write_safetensors_file(directory / name, shard, metadata=metadata, on_bytes=on_bytes, is_resumable=is_resumable)
         owners |= {tensor.name: name for tensor in shard}
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     index = json.dumps({"metadata": total, "weight_map": owners}, indent=2, ensure_ascii=False)
@@ -72,20 +74,11 @@ def write_safetensors_file(
     *,
     metadata: Mapping[str, str],
     on_bytes: Callable[[int], None] = lambda num_bytes: None,
+    is_resumable: bool = False,
 ) -> None:
     """One file, written anew. Raises as `write_safetensors` does."""
     header = encode_header(path, tensors, metadata)
-    with path.open("xb") as file:
-        file.write(header)
-        for tensor in tensors:
-            rows = tensor.make()
-            if rows.nbytes != tensor.nbytes:
-                raise CheckpointError(
-                    f"{path}: tensor {tensor.name!r} has {rows.nbytes} bytes; {tensor.scheme} of shape "
-                    f"{list(tensor.shape)} takes {tensor.nbytes}."
-                )
-            file.write(np.ascontiguousarray(rows).data)
-            on_bytes(rows.nbytes)
+    write_tensor_file(path, header, tensors, on_bytes=on_bytes, is_resumable=is_resumable)
 
 
 def encode_header(path: Path, tensors: Sequence[Outgoing], metadata: Mapping[str, str]) -> bytes:

@@ -69,3 +69,27 @@ def test_damage_on_the_way_is_found(source: Path) -> None:
     save_file({"ids": tensors["ids"]}, path)
     with pytest.raises(CheckpointError, match="was written with 1 tensors; expected 7"):
         check_copy(output, source)
+
+
+def test_pytorch_there_and_back_is_the_same(source: Path, tmp_path: Path) -> None:
+    convert(source, tmp_path / "bin", "pytorch", Options(max_shard_bytes=40), Progress())
+    assert (tmp_path / "bin" / "pytorch_model.bin.index.json").exists()
+    convert(tmp_path / "bin", tmp_path / "back", "safetensors", Options(), Progress())
+    before, after = load_file(source / "model.safetensors"), load_file(tmp_path / "back" / "model.safetensors")
+    assert before.keys() == after.keys()
+    for name in before:
+        assert before[name].dtype == after[name].dtype
+        assert torch.equal(before[name].reshape(-1).view(torch.uint8), after[name].reshape(-1).view(torch.uint8))
+    loaded = torch.load(next((tmp_path / "bin").glob("*-00001-*.bin")), weights_only=True)
+    assert set(loaded) <= before.keys()
+
+
+def test_views_and_tied_weights_of_pytorch_become_plain_tensors(tmp_path: Path) -> None:
+    base = torch.arange(12.0).reshape(3, 4)
+    torch.save({"a": base, "b": base.T, "c": base[1:]}, tmp_path / "x.pth")
+    ledger = convert(tmp_path / "x.pth", tmp_path / "out", "safetensors", Options(), Progress())
+    assert set(ledger["source"]["files"]) == {"x.pth"}
+    loaded = load_file(tmp_path / "out" / "model.safetensors")
+    assert torch.equal(loaded["a"], base)
+    assert torch.equal(loaded["b"], base.T)
+    assert torch.equal(loaded["c"], base[1:])

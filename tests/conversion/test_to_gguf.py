@@ -89,3 +89,16 @@ def test_a_gguf_is_one_already(with_tokenizer: Path, tmp_path: Path) -> None:
     convert(with_tokenizer, tmp_path / "m.gguf", "gguf", Options(), Progress())
     with open_checkpoint(tmp_path / "m.gguf") as checkpoint, pytest.raises(CheckpointError, match="already"):
         make_gguf(checkpoint)
+
+
+def test_weights_of_pytorch_make_the_same_gguf(with_tokenizer: Path, tmp_path: Path) -> None:
+    convert(with_tokenizer, tmp_path / "bin", "pytorch", Options(), Progress())
+    convert(with_tokenizer, tmp_path / "a.gguf", "gguf", Options(), Progress())
+    convert(tmp_path / "bin", tmp_path / "b.gguf", "gguf", Options(), Progress())
+    convert(tmp_path / "bin" / "pytorch_model.bin", tmp_path / "c.gguf", "gguf", Options(), Progress())
+    with open_checkpoint(tmp_path / "a.gguf") as a:
+        for name in ("b.gguf", "c.gguf"):
+            with open_checkpoint(tmp_path / name) as other:
+                assert dict(a.tensors) == dict(other.tensors)
+                assert all((a.read(each).payload == other.read(each).payload).all() for each in a.tensors)
+                assert a.spec == other.spec

@@ -90,3 +90,13 @@ def test_carried_files_stay_in_the_target(key: str, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="carries a file called"):
         convert(tmp_path / "m.gguf", tmp_path / "out", "safetensors", Options(), Progress())
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_gguf_as_pytorch_says_the_same_in_transformers(tmp_path: Path) -> None:
+    raw = make_quantized(tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "hf")
+    convert(tmp_path / "a.gguf", tmp_path / "bin", "pytorch", Options(), Progress())
+    assert (tmp_path / "bin" / "pytorch_model.bin").exists()
+    assert torch.equal(say(tmp_path / "hf"), say(tmp_path / "bin"))
+    run(tmp_path / "bin", tmp_path / "b.gguf")
+    assert (tmp_path / "b.gguf").read_bytes() == raw

@@ -15,7 +15,7 @@ from pelton.config.memory_rule import format_bytes
 if TYPE_CHECKING:
     from pelton.conversion.convert import Format
 
-FORMATS = ("safetensors", "gguf")
+FORMATS = ("safetensors", "gguf", "pytorch")
 SCHEMES = ("f32", "f16", "bf16")
 
 
@@ -32,7 +32,7 @@ SCHEMES = ("f32", "f16", "bf16")
     type=click.IntRange(1 << 20),
     default=5 * 10**9,
     show_default=True,
-    help="Largest safetensors file.",
+    help="Largest file of weights in a directory.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the ledger of the conversion.")
 def convert_command(

@@ -18,8 +18,8 @@ from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.file_hash import compute_sha256
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.safetensors_writer import MAX_SHARD_BYTES
-from pelton.conversion.copy_container import check_copy, copy_container
-from pelton.conversion.hf_files import read_carried
+from pelton.conversion.copy_container import check_copy, copy_container, is_copied
+from pelton.conversion.hf_files import directory_of, read_carried
 from pelton.conversion.ledger import hash_files, list_files, make_key, make_ledger
 from pelton.conversion.read_back import compare
 from pelton.conversion.restore import Original, restore
@@ -30,7 +30,7 @@ from pelton.conversion.workplace import check_target, make_target
 from pelton.conversion.write import Format, Job, add_losses, write
 from pelton.errors import CheckpointError
 
-FORMATS: Final[tuple[Format, ...]] = ("safetensors", "gguf")
+FORMATS: Final[tuple[Format, ...]] = ("safetensors", "gguf", "pytorch")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ def _make_output(
     source: Path, to: Format, options: Options, stack: ExitStack
 ) -> tuple[Checkpoint | None, Output, Original | None]:
     """The opened source, what to write, and the GGUF that it once was."""
-    if to != "gguf" and options.scheme is None and (source / "config.json").is_file():
+    if to != "gguf" and options.scheme is None and is_copied(source):
         output = copy_container(source)
         try:
             return stack.enter_context(open_checkpoint(source)), output, None
@@ -99,7 +99,8 @@ def _make_output(
         return checkpoint, make_hf(checkpoint, scheme=options.scheme), None
     output = make_gguf(checkpoint, scheme=options.scheme)
     if options.scheme is None and isinstance(checkpoint, HfCheckpoint):
-        restored = restore(checkpoint.path, output, read_carried(checkpoint.path))
+        directory = directory_of(checkpoint.path)
+        restored = restore(directory, output, read_carried(directory))
         return checkpoint, restored.output, restored.original
     return checkpoint, output, None
 

@@ -1,4 +1,4 @@
-"""The tensors of a Hugging Face directory in another container, or in other shards: names, types and bytes as they are.
+"""The tensors of a Hugging Face directory or file in another container: names, types and bytes as they are.
 
 Nothing is interpreted, so it works for models that cannot be served here, and quantized weights stay what they are.
 """
@@ -10,21 +10,28 @@ from pathlib import Path
 
 import numpy as np
 
-from pelton.checkpoint.hf.safetensors import PlacedTensor, read_safetensors
-from pelton.checkpoint.hf.shards import read_weights
+from pelton.checkpoint.hf.safetensors import read_safetensors
+from pelton.checkpoint.hf.shards import WEIGHT_SUFFIXES, read_weights
 from pelton.checkpoint.outgoing import Outgoing
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.weight import Bytes
-from pelton.conversion.hf_files import is_adapter, list_left, read_all
+from pelton.conversion.hf_files import directory_of, is_adapter, list_left, read_all
 from pelton.conversion.restore import SIDE_FILE
 from pelton.conversion.result import Loss, Output, TensorRecord
 from pelton.errors import CheckpointError
 
 
-def copy_container(directory: Path) -> Output:
+def is_copied(source: Path) -> bool:
+    """Whether the source has the layout in which tensors need no other names: a directory of it, or weights alone."""
+    return (source / "config.json").is_file() or (source.is_file() and source.suffix in WEIGHT_SUFFIXES)
+
+
+def copy_container(source: Path) -> Output:
     """What to write. Raises CheckpointError for weights that cannot be read."""
-    placed = read_weights(directory)
-    files = read_all(directory)
-    left = list_left(directory, files, list_weight_files(placed))
+    placed = read_weights(source)
+    directory = directory_of(source)
+    files = read_all(directory) if (directory / "config.json").is_file() else {}
+    left = list_left(directory, files, list_weight_files(placed)) if files else {}
     return Output(
         tensors=[Outgoing(name, each.info.shape, each.info.scheme, _reader(each)) for name, each in placed.items()],
         records=[TensorRecord(name, (name,), (), each.info.scheme) for name, each in placed.items()],
@@ -56,14 +63,9 @@ def check_copy(made: Output, part: Path) -> None:
     for tensor in made.tensors:
         placed = found[tensor.name]
         is_alike = (placed.info.shape, placed.info.scheme) == (tensor.shape, tensor.scheme)
-        if not is_alike or not np.array_equal(read_bytes(placed), tensor.make().reshape(-1)):
+        if not is_alike or not np.array_equal(placed.flat().reshape(-1), tensor.make().reshape(-1)):
             raise CheckpointError(f"{part}: {tensor.name} reads back other than it was written. Check the disk.")
 
 
-def read_bytes(placed: PlacedTensor) -> Bytes:
-    """All bytes of a tensor."""
-    return placed.file.data[placed.offset : placed.offset + placed.info.nbytes]
-
-
 def _reader(placed: PlacedTensor) -> Callable[[], Bytes]:
-    return lambda: read_bytes(placed).reshape(1, -1)
+    return lambda: placed.flat().reshape(1, -1)

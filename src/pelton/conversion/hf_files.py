@@ -44,6 +44,11 @@ _MAX_DEPTH: Final = 3
 TEMPLATES: Final = "additional_chat_templates"
 
 
+def directory_of(path: Path) -> Path:
+    """Where the files beside the weights are; `path` is that directory, or the weights themselves."""
+    return path if path.is_dir() else path.parent
+
+
 def read_carried(directory: Path) -> dict[str, bytes]:
     """Contents of the files that go with the model, by their path in the directory."""
     names = (name for name in _list_names(directory) if name in _CARRIED or _is_template(name))

@@ -16,7 +16,7 @@ from pelton import __version__
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.file_hash import compute_sha256
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
-from pelton.conversion.hf_files import read_carried
+from pelton.conversion.hf_files import directory_of, read_carried
 from pelton.conversion.result import Output
 
 LEDGER: Final = "conversion.json"
@@ -27,10 +27,11 @@ LEDGER_VERSION: Final = 1
 def list_files(source: Path, checkpoint: Checkpoint | None, output: Output) -> list[Path]:
     """The files that the target is made of."""
     weights = output.weights if checkpoint is None else tuple(file.path for file in checkpoint.files)
-    if not source.is_dir() or not (checkpoint is None or isinstance(checkpoint, HfCheckpoint)):
+    if not (checkpoint is None or isinstance(checkpoint, HfCheckpoint)):
         return list(weights)
-    beside = output.files if checkpoint is None else read_carried(source)
-    return [*weights, *(source / name for name in beside)]
+    directory = directory_of(source)
+    beside = output.files if checkpoint is None or output.is_copy else read_carried(directory)
+    return [*weights, *(directory / name for name in beside)]
 
 
 def hash_files(files: Collection[Path], on_bytes: Callable[[int], None]) -> dict[str, dict[str, Any]]:

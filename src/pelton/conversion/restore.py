@@ -16,8 +16,9 @@ from typing import Any, Final
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.gguf.container import parse_header
 from pelton.checkpoint.gguf.writer import ALIGNMENT
-from pelton.checkpoint.hf.safetensors import PlacedTensor, read_metadata, read_safetensors
+from pelton.checkpoint.hf.safetensors import read_metadata, read_safetensors
 from pelton.checkpoint.outgoing import Outgoing
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.scheme import DENSE, row_bytes
 from pelton.checkpoint.strict_json import parse_object
 from pelton.checkpoint.weight import Bytes, Tensor
@@ -131,4 +132,4 @@ def _remake(mine: Outgoing) -> Tensor:
 
 
 def _read(placed: PlacedTensor) -> Bytes:
-    return placed.file.data[placed.offset : placed.offset + placed.info.nbytes]
+    return placed.flat().reshape(-1)

@@ -23,7 +23,7 @@ from pelton.conversion.blocks import as_blocks, find_blocks
 from pelton.conversion.dense import as_dense
 from pelton.conversion.gguf_keys import make_factors, make_keys
 from pelton.conversion.gguf_vocabulary import make_vocabulary
-from pelton.conversion.hf_files import is_adapter, list_left, read_carried
+from pelton.conversion.hf_files import directory_of, is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import list_ends, open_tokenizer
 from pelton.conversion.inverse import minus_one
 from pelton.conversion.pieces import Piece, list_pieces
@@ -72,8 +72,9 @@ def make_gguf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
         own[DTYPES] = json.dumps(dtypes)
     factors = make_factors(checkpoint.spec)
     records += [TensorRecord(factor.name, (), ("computed from the configuration",), "F32") for factor in factors]
-    carried = read_carried(checkpoint.path)
-    left = list_left(checkpoint.path, carried, [file.path for file in checkpoint.files])
+    directory = directory_of(checkpoint.path)
+    carried = read_carried(directory)
+    left = list_left(directory, carried, [file.path for file in checkpoint.files])
     own |= {_file_key(name): _value(raw) for name, raw in carried.items()}
     losses += [Loss(f"tensor {name}", why, False) for name, why in match.dropped]
     losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in left.items()]

@@ -25,7 +25,7 @@ from pelton.checkpoint.weight import Bytes
 from pelton.conversion.dense import as_dense, is_exact
 from pelton.conversion.gguf_keys import make_keys
 from pelton.conversion.hf_config import make_config
-from pelton.conversion.hf_files import is_adapter, list_left, read_carried
+from pelton.conversion.hf_files import directory_of, is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import (
     encode_json,
     make_generation,
@@ -204,7 +204,8 @@ def _read_carried(checkpoint: GgufCheckpoint) -> Iterator[tuple[str, bytes]]:
 
 def _copy_directory(checkpoint: HfCheckpoint, scheme: str) -> Output:
     """The same names, the same files; all weights as `scheme`."""
-    carried = read_carried(checkpoint.path)
+    directory = directory_of(checkpoint.path)
+    carried = read_carried(directory)
     tensors, records, losses = [], [], list[Loss]()
     for name, info in checkpoint.tensors.items():
         steps = () if scheme == info.scheme else (f"as {scheme}",)
@@ -214,7 +215,7 @@ def _copy_directory(checkpoint: HfCheckpoint, scheme: str) -> Output:
             losses.append(Loss(f"tensor {name}", f"{info.scheme} is rounded to {scheme}", True))
     carried["config.json"], notes = _as_dense_config(carried["config.json"], tensors)
     losses += notes
-    left = list_left(checkpoint.path, carried, [file.path for file in checkpoint.files])
+    left = list_left(directory, carried, [file.path for file in checkpoint.files])
     losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in left.items()]
     return Output(tensors=tensors, records=records, losses=losses, files=carried)
 

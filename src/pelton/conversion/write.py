@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from pelton.checkpoint.gguf.writer import encode_header, get_alignment, write_behind
 from pelton.checkpoint.hf.safetensors_writer import write_safetensors, write_safetensors_file
+from pelton.checkpoint.pytorch.writer import write_pytorch
 from pelton.conversion.hf_files import check_file_name, select_carried
 from pelton.conversion.hf_tokenizer_files import encode_json
 from pelton.conversion.ledger import LEDGER, LEDGER_KEY
@@ -22,7 +23,7 @@ from pelton.conversion.restore import FILES, ORIGINAL, SIDE_FILE, Original, hash
 from pelton.conversion.result import Output
 from pelton.errors import CheckpointError
 
-Format = Literal["safetensors", "gguf"]
+Format = Literal["safetensors", "gguf", "pytorch"]
 _ROOM: Final = 1 << 16
 
 
@@ -93,6 +94,21 @@ def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> Non
         path = job.part / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(raw)
+    _write_weights(job, output)
+    if output.side:
+        told = {FILES: hash_texts(select_carried(output.files)), ORIGINAL: json.dumps(ledger["source"]["files"])}
+        write_safetensors_file(
+            job.part / SIDE_FILE, output.side, metadata=told, on_bytes=job.on_bytes, is_resumable=True
+        )
+    (job.part / LEDGER).write_bytes(encode_json(ledger))
+
+
+def _write_weights(job: Job, output: Output) -> None:
+    if job.to == "pytorch":
+        for path in job.part.glob("pytorch_model*.bin"):  # of an interrupted run; archives are not taken up
+            path.unlink()
+        write_pytorch(job.part, output.tensors, max_shard_bytes=job.max_shard_bytes, on_bytes=job.on_bytes)
+        return
     write_safetensors(
         job.part,
         output.tensors,
@@ -101,9 +117,3 @@ def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> Non
         on_bytes=job.on_bytes,
         is_resumable=True,
     )
-    if output.side:
-        told = {FILES: hash_texts(select_carried(output.files)), ORIGINAL: json.dumps(ledger["source"]["files"])}
-        write_safetensors_file(
-            job.part / SIDE_FILE, output.side, metadata=told, on_bytes=job.on_bytes, is_resumable=True
-        )
-    (job.part / LEDGER).write_bytes(encode_json(ledger))

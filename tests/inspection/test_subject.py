@@ -3,13 +3,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.checkpoint.gguf.test_parts import write as write_parts
-from tests.inspection.models import write
+from tests.fakes import TinyModel
+from tests.inspection.models import shard, write
 from tests.model_files import llama_gguf, safetensors_of
 
+from pelton.checkpoint.outgoing import Outgoing
+from pelton.checkpoint.pytorch.writer import write_pytorch
 from pelton.errors import ConfigError
 from pelton.inspection.subject import find_format, list_files, open_subject
 
 pytestmark = pytest.mark.unit
+ARRAYS = TinyModel().tensors()
+
+
+def rows(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array, "<f4").reshape(-1, array.shape[-1]).view(np.uint8)
 
 
 def test_a_sound_model(tmp_path: Path) -> None:
@@ -35,6 +43,40 @@ def test_weights_alone(tmp_path: Path) -> None:
     assert subject.checkpoint is None
     assert subject.refusals
     assert subject.tensors["a"].shape == (2, 3)
+
+
+def test_weights_with_a_configuration_beside_them(tmp_path: Path) -> None:
+    path = write(tmp_path) / "model.safetensors"
+    subject = open_subject(path)
+    assert subject.refusals == []
+    assert subject.directory == subject.root == tmp_path
+    assert subject.config["architectures"] == ["LlamaForCausalLM"]
+    assert "tokenizer.json" in subject.names
+    subject.close()
+
+
+def test_a_shard_alone_shows_its_own_tensors(tmp_path: Path) -> None:
+    shard(write(tmp_path))
+    subject = open_subject(tmp_path / "model-00001-of-00002.safetensors")
+    assert "is one of several files of a model" in subject.refusals[0]
+    assert len(subject.tensors) == 10
+
+
+def test_files_of_pytorch(tmp_path: Path) -> None:
+    tensors = [Outgoing(name, array.shape, "F32", lambda array=array: rows(array)) for name, array in ARRAYS.items()]
+    (write(tmp_path) / "model.safetensors").unlink()
+    write_pytorch(tmp_path, tensors, max_shard_bytes=1 << 30)
+    for path in (tmp_path, tmp_path / "pytorch_model.bin"):
+        subject = open_subject(path)
+        assert (subject.format, subject.refusals) == ("pytorch", [])
+        assert len(subject.tensors) == 39
+        subject.close()
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (tmp_path / "pytorch_model.bin").rename(alone / "pytorch_model.bin")
+    subject = open_subject(alone / "pytorch_model.bin")
+    assert len(subject.tensors) == 39
+    assert "is only the weights" in subject.refusals[0]
 
 
 def test_a_gguf_of_an_unknown_architecture_still_shows_its_metadata(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ _VOCABULARIES = {
     "vocab.txt": "tokenizer.json is read",
 }
 _LFS = b"version https://git-lfs.github.com/spec"
+_INDICES = {"safetensors": "model.safetensors.index.json", "pytorch": "pytorch_model.bin.index.json"}
 _TAIL_BYTES = 1 << 16
 _MAPPED = {".safetensors", ".gguf", ".bin", ".onnx", ".data"}
 
@@ -112,7 +113,7 @@ def check_files(subject: Subject) -> list[Finding]:
     if directory is None:
         return findings
     findings += _check_strangers(subject, directory)
-    index = directory / "model.safetensors.index.json"
+    index = directory / _INDICES.get(subject.format, "")
     if index.is_file():
         findings += _check_total(subject, index)
     return findings
@@ -122,7 +123,8 @@ def _check_strangers(subject: Subject, directory: Path) -> list[Finding]:
     used, _ = split_files(subject)
     top = [name for name in subject.names if "/" not in name]
     weights = [n for n in top if PurePosixPath(n).suffix in _WEIGHTS and n not in used | _PICKLES | _ADAPTERS]
-    same = [name for name in weights if name.endswith(".safetensors") and subject.format == "safetensors"]
+    suffix = {"safetensors": ".safetensors", "pytorch": ".bin"}.get(subject.format, "?")
+    same = [name for name in weights if name.endswith(suffix)]
     groups: Mapping[str, list[str]] = {
         "files.stale-weights": same if subject.checkpoint is not None else [],
         "files.other-format": [n for n in weights if n not in same] if subject.checkpoint is not None else [],

@@ -224,10 +224,14 @@ def _measure(report: Report, account: Account | None) -> None:
 
 def _stored_names(subject: Subject) -> list[str]:
     """Names as the files have them, where quantized linears are several tensors."""
-    if subject.format != "safetensors" or subject.directory is None or "quantization_config" not in subject.config:
+    if (
+        subject.format not in ("safetensors", "pytorch")
+        or subject.directory is None
+        or "quantization_config" not in subject.config
+    ):
         return list(subject.tensors)
     try:
-        return list(read_weights(subject.directory))
+        return list(read_weights(subject.path))
     except CheckpointError:
         return list(subject.tensors)
 

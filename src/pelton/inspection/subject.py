@@ -16,8 +16,11 @@ from pelton.checkpoint.contract import Checkpoint, TensorInfo
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.container import Value, read_container
 from pelton.checkpoint.gguf.parts import read_model
+from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.safetensors import read_safetensors
-from pelton.checkpoint.hf.shards import read_weights
+from pelton.checkpoint.hf.shards import WEIGHT_SUFFIXES, read_weights
+from pelton.checkpoint.pytorch.weights import SUFFIXES as PYTORCH_SUFFIXES
+from pelton.checkpoint.pytorch.weights import read_pytorch
 from pelton.checkpoint.strict_json import load_object
 from pelton.errors import CheckpointError, ConfigError
 
@@ -41,13 +44,16 @@ class Subject:
 
     @property
     def directory(self) -> Path | None:
-        """Where the model's files are, if it has a directory of its own."""
-        return self.path if self.path.is_dir() else None
+        """Where the model's files are, if it has a directory of its own; that of weights with config.json beside."""
+        if self.path.is_dir():
+            return self.path
+        is_beside = self.path.suffix in WEIGHT_SUFFIXES and (self.path.parent / "config.json").is_file()
+        return self.path.parent if is_beside else None
 
     @property
     def root(self) -> Path:
         """What `names` are relative to."""
-        return self.path if self.path.is_dir() else self.path.parent
+        return self.directory or self.path.parent
 
     @property
     def config(self) -> dict[str, Any]:
@@ -72,20 +78,26 @@ def open_subject(path: Path) -> Subject:
     """Open what can be opened. Raises ConfigError only where there is nothing at `path` at all."""
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file or directory. Give the path of a model, or a name of one.")
-    subject = Subject(path=path, format=find_format(path), names=list_files(path))
-    for name in DOCUMENTS:
-        if (path / name).is_file():
-            document = subject.attempt(lambda name=name: load_object(path / name))  # type: ignore[misc]
+    subject = Subject(path=path, format=find_format(path))
+    directory = subject.directory
+    subject.names = list_files(directory or path)
+    for name in DOCUMENTS if directory is not None else ():
+        document_path = subject.root / name
+        if document_path.is_file():
+            document = subject.attempt(lambda place=document_path: load_object(place))  # type: ignore[misc]
             subject.documents[name] = document or {}
     subject.checkpoint = subject.attempt(lambda: open_checkpoint(path))
-    if subject.checkpoint is not None:
-        subject.tensors = subject.checkpoint.tensors
-        if not path.is_dir():
-            subject.names = tuple(file.path.name for file in subject.checkpoint.files)  # all parts of a split one
-        if isinstance(subject.checkpoint, GgufCheckpoint):
-            subject.metadata = subject.checkpoint.metadata
-    else:
+    if subject.checkpoint is None:
         _read_what_is_left(subject)
+        return subject
+    subject.tensors = subject.checkpoint.tensors
+    if directory is None:
+        subject.names = tuple(file.path.name for file in subject.checkpoint.files)  # all parts of a split one
+    if isinstance(subject.checkpoint, GgufCheckpoint):
+        subject.metadata = subject.checkpoint.metadata
+    elif isinstance(subject.checkpoint, HfCheckpoint):
+        files = subject.checkpoint.files
+        subject.format = "pytorch" if files and files[0].path.suffix in PYTORCH_SUFFIXES else "safetensors"
     return subject
 
 
@@ -121,9 +133,11 @@ def list_files(path: Path, limit: int = 10_000) -> tuple[str, ...]:
 def _read_what_is_left(subject: Subject) -> None:
     """Tensors and metadata of a model that was refused as a whole."""
     path = subject.path
-    if subject.format == "safetensors":
-        read = (lambda: read_weights(path)) if path.is_dir() else (lambda: read_safetensors(path))
-        placed = subject.attempt(read)
+    if subject.format in ("safetensors", "pytorch"):
+        placed = subject.attempt(lambda: read_weights(path))
+        if placed is None and not path.is_dir():
+            read = read_safetensors if subject.format == "safetensors" else read_pytorch
+            placed = subject.attempt(lambda: read(path))
         subject.tensors = {name: tensor.info for name, tensor in (placed or {}).items()}
     elif subject.format == "gguf":
         file = next(iter(sorted(path.glob("*.gguf"))), path) if path.is_dir() else path

@@ -29,6 +29,9 @@ def cut(pre: str, text: str) -> list[str]:
         ("qwen35", "e\u0301a", ["e\u0301a"]),
         ("deepseek-coder", "if a1:\n\n", ["if", " a", "1", ":", "\n", "\n"]),
         ("deepseek-coder", "x = \u4f60\u597d", ["x", " =", " ", "\u4f60\u597d"]),
+        ("deepseek-llm", "It's caf\u00e9 12!\n", ["It", "'", "s", " caf", "\u00e9", " ", "12", "!", "\n"]),
+        ("deepseek-llm", "a  \u4f60\u597d \U00010400b", ["a", "  ", "\u4f60\u597d", " \U00010400", "b"]),
+        ("deepseek-llm", "\uff08x\uff09 ", ["\uff08", "x", "\uff09", " "]),
         ("seed-coder", "a123 (b)\n", ["a", "1", "2", "3", " (", "b", ")", "\n"]),
     ],
 )

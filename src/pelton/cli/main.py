@@ -30,6 +30,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "bench": Entry("pelton.cli.bench:bench", "Measure speed."),
     "eval": Entry("pelton.cli.evaluate:evaluate", "Measure fidelity to the reference."),
     "convert": Entry("pelton.cli.convert:convert_command", "Write a model in another format, with proof."),
+    "verify": Entry("pelton.cli.verify:verify_command", "Compare two models, and say whether they are the same."),
     "version": Entry("pelton.cli.version:version", "Print the version."),
 }
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors import SafetensorError, deserialize
 from safetensors.torch import save_file
 from tests.model_files import safetensors_bytes
 
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.hf.safetensors import read_safetensors
+from pelton.checkpoint.hf.safetensors_writer import DTYPES
 from pelton.checkpoint.read_tensor import make_tensor
 
 pytestmark = pytest.mark.unit
@@ -42,6 +45,23 @@ def test_metadata_may_be_absent_or_empty(tmp_path: Path, metadata: dict[str, dic
     placed = read_safetensors(tmp_path / "x")["a"]
     assert (placed.info.scheme, placed.info.nbytes) == ("U8", 3)
     assert placed.file.rows(placed.offset, 1, 3).tobytes() == b"abc"
+
+
+@pytest.mark.parametrize("dtype", sorted(DTYPES))
+def test_every_dtype_has_the_size_that_the_reference_gives_it(tmp_path: Path, dtype: str) -> None:
+    """The header says 16 elements; of all numbers of bytes the reference takes one."""
+    accepted = []
+    for num_bytes in range(140):
+        raw = safetensors_bytes(
+            {"a": {"dtype": dtype, "shape": [16], "data_offsets": [0, num_bytes]}}, bytes(num_bytes)
+        )
+        with suppress(SafetensorError):
+            ((name, tensor),) = deserialize(raw)
+            accepted.append(num_bytes)
+            assert (name, tensor["shape"], tensor["dtype"]) == ("a", [16], dtype)
+            (tmp_path / "x").write_bytes(raw)
+    info = read_safetensors(tmp_path / "x")["a"].info
+    assert (info.scheme, info.shape, [info.nbytes]) == (dtype, (16,), accepted)
 
 
 def test_tensors_come_in_the_order_of_their_bytes(tmp_path: Path) -> None:

@@ -46,6 +46,23 @@ def test_masked_sizes_stand_in_the_zip64_field(tmp_path: Path) -> None:
     assert read_small(file, read_archive(file), "m/a", 3) == b"abc"
 
 
+def test_large_records_of_pytorch_leave_a_size_open(tmp_path: Path) -> None:
+    """Its writer puts 0 for the packed size into the header, and both into the description behind the record."""
+    told = {"flags": 0x808, "crc": 0, "packed": 0, "nbytes": 0}
+    masked = {"flags": 0x808, "packed": 0xFFFFFFFF, "nbytes": 0xFFFFFFFF}
+    entry = Entry(
+        "m/a",
+        b"abc",
+        local=told,
+        central=masked,
+        local_extra=struct.pack("<2H2Q", 1, 16, 3, 0),
+        central_extra=struct.pack("<2H2Q", 1, 16, 3, 3),
+        behind=struct.pack("<4sI2Q", b"PK\x07\x08", zlib.crc32(b"abc"), 3, 3),
+    )
+    file = open_archive(tmp_path, entry)
+    assert read_small(file, read_archive(file), "m/a", 3) == b"abc"
+
+
 def test_small_records_that_are_not(tmp_path: Path) -> None:
     file = open_archive(tmp_path, Entry("m/a", b"abc"))
     records = read_archive(file)

@@ -212,9 +212,10 @@ def _check_local(file: MappedFile, entry: _Entry, following: int, where: str) ->
     if raw != entry.raw_name:
         raise CheckpointError(f"{where} is called {short(raw)} in its own header. Two readers would see two files.")
     extra = _read_extra(_take(file, name_at + name_size, extra_size), where)
-    if not set(extra) <= {entry.nbytes, entry.header}:
-        raise CheckpointError(f"{where} has zip64 sizes in its own header that differ from those in the directory.")
     has_descriptor = bool(flags & _HAS_DESCRIPTOR)
+    unknown_yet = {0} if has_descriptor else set()  # PyTorch's writer leaves the packed size of large records open
+    if not set(extra) <= {entry.nbytes, entry.header} | unknown_yet:
+        raise CheckpointError(f"{where} has zip64 sizes in its own header that differ from those in the directory.")
     own = (crc, packed, nbytes)
     told = (entry.crc, *((_ALL_ONES_32,) * 2 if len(extra) >= 2 and packed == _ALL_ONES_32 else (entry.nbytes,) * 2))
     if flags != entry.flags or method or own != ((0, 0, 0) if has_descriptor else told):

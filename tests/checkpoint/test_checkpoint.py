@@ -44,6 +44,17 @@ def test_weights_beside_a_configuration(tmp_path: Path, name: str) -> None:
         assert [file.path.name for file in checkpoint.files] == [name]
 
 
+def test_checksums_may_be_left_out(tmp_path: Path) -> None:
+    raw = file_of()
+    at = raw.index(bytes(range(24)))
+    (tmp_path / "x.bin").write_bytes(raw[:at] + bytes(24) + raw[at + 24 :])
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
+    with open_checkpoint(tmp_path / "x.bin") as checkpoint, pytest.raises(CheckpointError, match="has the checksum"):
+        checkpoint.read("a")
+    with open_checkpoint(tmp_path / "x.bin", checks_sums=False) as checkpoint:
+        assert not checkpoint.read("a").payload.any()
+
+
 def test_paths_that_are_no_checkpoint(tmp_path: Path) -> None:
     cases = [(tmp_path / "none", "there is no such file or directory"), (tmp_path, "there is no model in it")]
     cases.append((Path("a\x00b"), "there is no such file|cannot be opened"))

@@ -14,10 +14,11 @@ from pelton.errors import CheckpointError
 __all__ = ["Checkpoint", "GenerationDefaults", "Naming", "TensorInfo", "open_checkpoint"]
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
+def open_checkpoint(path: Path, *, checks_sums: bool = True) -> Checkpoint:
     """The checkpoint at `path`: a .gguf file, weights with config.json beside them, or a directory with either.
 
-    Reads and checks all metadata and no weights. Raises CheckpointError with what is wrong and what to do.
+    Reads and checks all metadata and no weights. Raises CheckpointError with what is wrong and what to do. Without
+    `checks_sums`, reading a little of a weight does not cost a pass over its record, where the format has checksums.
     """
     try:
         if not path.exists():
@@ -29,10 +30,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
         if path.suffix in WEIGHT_SUFFIXES:
             if not (path.parent / "config.json").exists():
                 raise CheckpointError(f"{path}: is only the weights. Put the config.json of the model beside it.")
-            return HfCheckpoint(path.parent, path)
+            return HfCheckpoint(path.parent, path, checks_sums=checks_sums)
         return GgufCheckpoint(path)
     if (path / "config.json").exists():
-        return HfCheckpoint(path)
+        return HfCheckpoint(path, checks_sums=checks_sums)
     files = sorted(path.glob("*.gguf"))
     first = files[0] if len(files) == 1 else find_first_part(files)
     if first is not None:

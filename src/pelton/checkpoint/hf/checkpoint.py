@@ -36,12 +36,15 @@ class HfCheckpoint(Checkpoint):
     `weights` is the file that holds them all, where it is not to be found by its name.
     """
 
-    def __init__(self, path: Path, weights: Path | None = None) -> None:
+    def __init__(self, path: Path, weights: Path | None = None, *, checks_sums: bool = True) -> None:
         self._path = path
         self._weights = weights
         self._config = load_object(path / "config.json")
         source = str(path / "config.json")
         self._placed = read_weights(weights or path)
+        for placed in self._placed.values():
+            if placed.record is not None and not checks_sums:
+                placed.record.is_checked = True
         quantization = read_quantization(self._config, source)
         self._quantized = {} if quantization is None else find_quantized(self._placed, quantization)
         self._tensors = self._list_tensors()

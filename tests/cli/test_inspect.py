@@ -32,6 +32,7 @@ def test_what_is_refused_is_shown_and_ends_with_one(tmp_path: Path, capsys: pyte
     assert main(["inspect", str(path), "--tensors"]) == 1
     out = capsys.readouterr().out
     assert "1 tensor, 24 B" in out
+    assert "a       2 x 3  F32        24        0        0     0      6           0" in out
     assert "refused: this model cannot be served" in out
 
 

@@ -84,7 +84,7 @@ def test_numbers_and_hashes(tmp_path: Path) -> None:
     write(tmp_path, tensors=damage)
     report = inspect(tmp_path)
     with open_checkpoint(tmp_path) as checkpoint:
-        report.add_numbers(scan(checkpoint, lambda _: None, lambda _: None))
+        report.add_numbers(scan(checkpoint.tensors, checkpoint.read))
     assert report.findings[0].id == "weights.not-finite"
     subject = open_subject(tmp_path)
     report.hashes = hash_files(subject, lambda _: None, lambda _: None)

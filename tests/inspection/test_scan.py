@@ -42,7 +42,7 @@ def test_a_pass_finds_what_is_not_a_number_and_what_is_empty(tmp_path: Path) -> 
         tensors["model.layers.1.mlp.down_proj.weight"][:] = 0.0
 
     with open_checkpoint(write(tmp_path, tensors=damage)) as checkpoint:
-        numbers = scan.scan(checkpoint, lambda _: None, lambda _: None)
+        numbers = scan.scan(checkpoint.tensors, checkpoint.read)
         findings = scan.check_numbers(numbers, dict(checkpoint.tensors))
     assert [finding.sentence for finding in findings] == [
         "1 numbers are not finite, in model.layers.0.mlp.up_proj.weight.",

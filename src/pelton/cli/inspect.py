@@ -51,13 +51,11 @@ def inspect(model: str, as_json: bool, with_tensors: bool, with_hashes: bool) ->
 
 
 def read_tensors(subject: Subject, report: Report) -> None:
-    """A pass over every tensor of a model that could be opened."""
+    """A pass over every tensor."""
     from pelton.inspection.scan import scan  # noqa: PLC0415
 
-    if subject.checkpoint is None:
-        return
     with Progress("tensors", report.nbytes) as progress:
-        report.add_numbers(scan(subject.checkpoint, lambda _: None, progress.add))
+        report.add_numbers(scan(subject.tensors, subject.read, progress.add))
 
 
 def hash_all(subject: Subject, report: Report) -> None:

@@ -7,7 +7,7 @@ order first (GPTQ and its like) cost one matrix more. Counts are exact, the mean
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,14 +49,13 @@ def measure(tensor: Tensor, on_bytes: Callable[[int], None] = lambda _: None) ->
 
 
 def scan(
-    checkpoint: Checkpoint, on_tensor: Callable[[str], None], on_bytes: Callable[[int], None]
+    tensors: Mapping[str, TensorInfo], read: Callable[[str], Tensor], on_bytes: Callable[[int], None] = lambda _: None
 ) -> dict[str, Numbers | None]:
-    """The numbers of every tensor by name; None for those whose scheme has none here."""
+    """The numbers of every tensor by name; None for those whose scheme has none here, or whose bytes are damaged."""
     found: dict[str, Numbers | None] = {}
-    for name, info in checkpoint.tensors.items():
-        on_tensor(name)
+    for name, info in tensors.items():
         try:
-            found[name] = measure(checkpoint.read(name), on_bytes)
+            found[name] = measure(read(name), on_bytes)
         except CheckpointError:
             found[name] = None
             on_bytes(info.nbytes)

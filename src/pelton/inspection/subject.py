@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -19,9 +20,11 @@ from pelton.checkpoint.gguf.parts import read_model
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.safetensors import read_safetensors
 from pelton.checkpoint.hf.shards import WEIGHT_SUFFIXES, read_weights
+from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.pytorch.weights import SUFFIXES as PYTORCH_SUFFIXES
 from pelton.checkpoint.pytorch.weights import read_pytorch
 from pelton.checkpoint.strict_json import load_object
+from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError, ConfigError
 
 Format = Literal["safetensors", "gguf", "pytorch", "onnx", "unknown"]
@@ -40,6 +43,7 @@ class Subject:
     tensors: Mapping[str, TensorInfo] = field(default_factory=dict)
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)  # by file name, those that are there
     metadata: Mapping[str, Value] = field(default_factory=dict)  # of a GGUF file
+    raw: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict)  # of a refused model: tensors as they lie
     names: tuple[str, ...] = ()  # every file below the directory, relative; of a model in files alone, these
 
     @property
@@ -67,6 +71,12 @@ class Subject:
             if str(error) not in self.refusals:
                 self.refusals.append(str(error))
             return None
+
+    def read(self, name: str) -> Tensor:
+        """A tensor, of a refused model too. Raises CheckpointError where there are no bytes to be had."""
+        if self.checkpoint is not None:
+            return self.checkpoint.read(name)
+        return self.raw[name]()
 
     def close(self) -> None:
         """Let go of the files."""
@@ -139,9 +149,16 @@ def _read_what_is_left(subject: Subject) -> None:
             read = read_safetensors if subject.format == "safetensors" else read_pytorch
             placed = subject.attempt(lambda: read(path))
         subject.tensors = {name: tensor.info for name, tensor in (placed or {}).items()}
+        subject.raw = {name: partial(_read_placed, tensor) for name, tensor in (placed or {}).items()}
     elif subject.format == "gguf":
         file = next(iter(sorted(path.glob("*.gguf"))), path) if path.is_dir() else path
         container = subject.attempt(lambda: read_model(file)) or subject.attempt(lambda: read_container(file))
         if container is not None:
             subject.metadata = container.metadata
             subject.tensors = {name: tensor.info for name, tensor in container.tensors.items()}
+            places = {name: PlacedTensor(at.info, at.file, at.offset) for name, at in container.tensors.items()}
+            subject.raw = {name: partial(_read_placed, tensor) for name, tensor in places.items()}
+
+
+def _read_placed(tensor: PlacedTensor) -> Tensor:
+    return Tensor(tensor.info.name, tensor.info.shape, tensor.info.scheme, tensor.rows())

@@ -47,6 +47,7 @@ def test_rows_are_made_when_they_are_asked_for_and_cut_as_others() -> None:
     assert made.stored.recipe == "IQ2_XXS as INT8_G32"
     np.testing.assert_array_equal(dequantize(made), dequantize(tensor))
     np.testing.assert_array_equal(dequantize(made.rows(2, 5, "x")), dequantize(tensor)[2:5])
+    np.testing.assert_array_equal(dequantize(made.rows(2, 5, "x").rows(1, 3, "y")), dequantize(tensor)[3:5])
 
 
 def test_a_converted_tensor_keeps_its_sources_and_both_recipes() -> None:
@@ -54,7 +55,7 @@ def test_a_converted_tensor_keeps_its_sources_and_both_recipes() -> None:
     tensor = Tensor("t", (2, 64), "NVFP4", Conversion((raw,), "turned", lambda: raw[::-1]))
     made = recoded(tensor)
     assert isinstance(made.stored, Conversion)
-    assert (made.stored.sources, made.stored.recipe) == ((raw,), "turned, as BF16")
+    assert (made.stored.sources, made.stored.recipe) == ((raw,), "turned as BF16")
     np.testing.assert_array_equal(dequantize(made), dequantize_rows("NVFP4", raw)[::-1])
 
 

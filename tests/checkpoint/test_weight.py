@@ -46,3 +46,22 @@ def test_pieces_of_converted_rows_are_converted_when_they_are_read() -> None:
     assert not made
     assert first.parts[0].payload.ravel().tolist() == [0, 1]
     assert second.parts[0].payload.ravel().tolist() == [2, 3]
+
+
+def test_rows_that_can_be_made_alone_are() -> None:
+    rows = np.arange(8, dtype=np.uint8)[:, None]
+    asked: list[tuple[int, int]] = []
+
+    def make_rows(begin: int, end: int) -> np.ndarray:
+        asked.append((begin, end))
+        return rows[begin:end]
+
+    def make() -> np.ndarray:
+        raise AssertionError("not all rows are wanted")
+
+    tensor = Tensor("t", (8, 1), "U8", Conversion((), "recipe", make, make_rows))
+    part = tensor.rows(2, 7, "a").rows(1, 3, "b")
+    assert part.payload.tolist() == [[3], [4]]
+    assert asked == [(3, 5)]
+    assert isinstance(part.stored, Conversion)
+    assert part.stored.recipe == "recipe[2:7][1:3]"

@@ -27,12 +27,23 @@ def recoded(tensor: Tensor) -> Tensor:
     """`tensor` in a scheme that kernels know, made when its rows are asked for; as it is, if it is in one already."""
     if tensor.scheme not in EXPANDED:
         return tensor
-    becomes, stored = TARGETS[tensor.scheme][0], tensor.stored
+    scheme, becomes = tensor.scheme, TARGETS[tensor.scheme][0]
+    stored = _unmade(tensor)
+    make, make_rows = stored.make, stored.make_rows
+    made = Conversion(
+        stored.sources,
+        f"{stored.recipe} as {becomes}",
+        lambda: recode_rows(scheme, make()),
+        None if make_rows is None else lambda begin, end: recode_rows(scheme, make_rows(begin, end)),
+    )
+    return Tensor(tensor.name, tensor.shape, becomes, made)
+
+
+def _unmade(tensor: Tensor) -> Conversion:
+    stored = tensor.stored
     if isinstance(stored, Conversion):
-        recipe, make = f"{stored.recipe}, as {becomes}", stored.make
-        return _converted(tensor, Conversion(stored.sources, recipe, lambda: recode_rows(tensor.scheme, make())))
-    recipe = f"{tensor.scheme} as {becomes}"
-    return _converted(tensor, Conversion((stored,), recipe, lambda: recode_rows(tensor.scheme, stored)))
+        return stored
+    return Conversion((stored,), tensor.scheme, lambda: stored, lambda begin, end: stored[begin:end])
 
 
 def held_bytes(tensors: Iterable[TensorInfo]) -> int:
@@ -44,10 +55,6 @@ def _held_bytes(info: TensorInfo) -> int:
     if info.scheme not in EXPANDED:
         return info.nbytes
     return math.prod(info.shape[:-1]) * row_bytes(TARGETS[info.scheme][0], info.shape[-1])
-
-
-def _converted(tensor: Tensor, stored: Conversion) -> Tensor:
-    return Tensor(tensor.name, tensor.shape, TARGETS[tensor.scheme][0], stored)
 
 
 def recode_rows(scheme: str, payload: Bytes) -> Bytes:

@@ -18,14 +18,27 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """Rows that the file stores in another order. `make` puts them together from `sources`, anew on every call.
+    """Rows that the file stores in another order or form. `make` makes them from `sources`, anew on every call.
 
-    Equal sources and equal recipes give equal rows.
+    Equal sources and equal recipes give equal rows. Where rows can be made alone, `make_rows` makes [begin, end).
     """
 
     sources: tuple[Bytes, ...]  # as mapped
     recipe: str
     make: Callable[[], Bytes]
+    make_rows: Callable[[int, int], Bytes] | None = None
+
+    def rows(self, begin: int, end: int) -> Conversion:
+        """Rows [begin, end), unmade."""
+        make, make_rows, recipe = self.make, self.make_rows, f"{self.recipe}[{begin}:{end}]"
+        if make_rows is None:
+            return Conversion(self.sources, recipe, lambda: make()[begin:end])
+        return Conversion(
+            self.sources,
+            recipe,
+            lambda: make_rows(begin, end),
+            lambda first, last: make_rows(begin + first, begin + last),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +60,7 @@ class Tensor:
         shape, stored = (end - begin, *self.shape[1:]), self.stored
         if not isinstance(stored, Conversion):
             return Tensor(f"{self.name} ({what})", shape, self.scheme, stored[begin:end])
-        some = Conversion(stored.sources, f"{stored.recipe}[{begin}:{end}]", lambda: stored.make()[begin:end])
-        return Tensor(f"{self.name} ({what})", shape, self.scheme, some)
+        return Tensor(f"{self.name} ({what})", shape, self.scheme, stored.rows(begin, end))
 
     @property
     def sources(self) -> tuple[Bytes, ...]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from pelton.checkpoint.dequantize import dequantize_rows
 from pelton.checkpoint.model_spec import ModelSpec
-from pelton.checkpoint.weight import Tensor
+from pelton.checkpoint.weight import Conversion, Tensor
 from pelton.errors import CheckpointError
 from pelton.plan.weight_map import Transform
 
@@ -63,15 +63,18 @@ def expert_matrices(tensor: Tensor, num_experts: int) -> list[Tensor]:
         raise CheckpointError(
             f"{tensor.name}: has shape {list(tensor.shape)}, a matrix for each of {num_experts} experts is expected."
         )
-    num_rows, rows = tensor.shape[1], tensor.payload
+    num_rows, stored = tensor.shape[1], tensor.stored
+    if isinstance(stored, Conversion) and stored.make_rows is None:
+        stored = stored.make()  # once, and not for each expert
+    cuts = [(expert * num_rows, (expert + 1) * num_rows) for expert in range(num_experts)]
     return [
         Tensor(
             f"{tensor.name}[{expert}]",
             tensor.shape[1:],
             tensor.scheme,
-            rows[expert * num_rows : (expert + 1) * num_rows],
+            stored.rows(begin, end) if isinstance(stored, Conversion) else stored[begin:end],
         )
-        for expert in range(num_experts)
+        for expert, (begin, end) in enumerate(cuts)
     ]
 
 

@@ -11,7 +11,9 @@ from tests.model_files import GgufTensor, llama_gguf
 
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
+from pelton.checkpoint.weight import Conversion
 from pelton.errors import CheckpointError
+from pelton.loading.transform import expert_matrices
 
 pytestmark = pytest.mark.unit
 
@@ -50,6 +52,9 @@ def test_one_scale_for_each_expert(tmp_path: Path) -> None:
     found = dequantize(checkpoint.read("a.weight"))
     expected = reference().reshape(2, 3, 64) * np.array([2, 3], np.float32)[:, None, None]
     np.testing.assert_array_equal(found, expected)
+    for expert, matrix in enumerate(expert_matrices(checkpoint.read("a.weight"), 2)):
+        assert isinstance(matrix.stored, Conversion)  # each is made alone, when it is asked for
+        np.testing.assert_array_equal(dequantize(matrix), expected[expert])
 
 
 def test_without_a_scale_and_with_one_of_one_the_blocks_stay(tmp_path: Path) -> None:

@@ -72,7 +72,12 @@ def scaled(tensor: Tensor, scales: Scales) -> Tensor:
     make = _with_scales if tensor.scheme == "NVFP4" else _multiplied
     recipe = f"times {tensor.name.removesuffix(_WEIGHT)}{_SCALE}"
     sources = (rows, scales.view(np.uint8).reshape(1, -1))
-    stored = Conversion(sources, recipe, lambda: make(tensor.scheme, rows, row_scales))
+    stored = Conversion(
+        sources,
+        recipe,
+        lambda: make(tensor.scheme, rows, row_scales),
+        lambda begin, end: make(tensor.scheme, rows[begin:end], row_scales[begin:end]),
+    )
     return Tensor(tensor.name, tensor.shape, _scheme_of(tensor.scheme), stored)
 
 

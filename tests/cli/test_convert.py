@@ -48,5 +48,5 @@ def test_a_loss_can_be_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     make_model("llama-dynamic", tmp_path / "hf")
     arguments = ["convert", str(tmp_path / "hf"), str(tmp_path / "m.gguf"), "--accept-loss", "layers"]
     assert main([*arguments, "--accept-loss", "max_position"]) == 0
-    assert "layers[0].rope" in (tmp_path / "m.gguf").read_bytes().decode("latin-1") or True
-    assert capsys.readouterr().out
+    assert b"layers[0].rope" in (tmp_path / "m.gguf").read_bytes()
+    assert "layers[0].rope and " in capsys.readouterr().out

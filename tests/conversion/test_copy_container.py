@@ -42,7 +42,12 @@ def test_every_tensor_and_file_is_there(source: Path, tmp_path: Path) -> None:
     ledger = convert(source, tmp_path / "copy", "safetensors", Options(), Progress())
     assert [loss["field"] for loss in ledger["losses"]] == ["model"]
     assert ledger["model"] is None
-    assert set(ledger["source"]["files"]) == {"model.safetensors", "config.json", "modules.json"}
+    assert set(ledger["source"]["files"]) == {
+        "model.safetensors",
+        "config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+    }
     before, after = load_file(source / "model.safetensors"), load_file(tmp_path / "copy" / "model.safetensors")
     assert before.keys() == after.keys()
     for name in before:

@@ -19,7 +19,7 @@ def test_hashes_are_those_of_the_files(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * 100)
     heard: list[int] = []
     digest = hashlib.sha256(b"x" * 100).hexdigest()
-    assert hash_files([tmp_path / "a"], heard.append) == {"a": {"bytes": 100, "sha256": digest}}
+    assert hash_files({"a": tmp_path / "a"}, heard.append) == {"a": {"bytes": 100, "sha256": digest}}
     assert heard == [100]
 
 

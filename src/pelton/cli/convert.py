@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from pelton.conversion.convert import Format
 
 FORMATS = ("safetensors", "gguf", "pytorch")
+SHOWN = 20
 SCHEMES = ("f32", "f16", "bf16")
 
 
@@ -69,8 +71,24 @@ def convert_command(
         return
     size = sum(path.stat().st_size for path in target.rglob("*")) if target.is_dir() else target.stat().st_size
     click.echo(f"{target}: {len(ledger['tensors'])} tensors, {format_bytes(size)}")
-    lost = [("lost", "what"), *((loss["field"], loss["what"]) for loss in ledger["losses"])]
-    if len(lost) > 1:
-        click.echo(format_table(lost[:21]))
-        if len(lost) > 21:
-            click.echo(f"and {len(lost) - 21} more: see --json or the ledger in the target")
+    lost = list_lost(ledger["losses"])
+    if lost:
+        click.echo(format_table([("lost", "what"), *lost[:SHOWN]]))
+        if len(lost) > SHOWN:
+            click.echo(f"and {len(lost) - SHOWN} more: see --json or the ledger in the target")
+
+
+def list_lost(losses: Iterable[Mapping[str, str]]) -> list[tuple[str, str]]:
+    """One line for each kind of loss: what happens to many tensors or layers alike is told once.
+
+    >>> list_lost([{"field": "tensor a", "what": "x"}, {"field": "tensor b", "what": "x"}])
+    [('tensor a and 1 more', 'x')]
+    """
+    kinds: dict[tuple[str, str], list[str]] = {}
+    for loss in losses:
+        kind = loss["field"].split(" ")[0].split("[")[0]
+        kinds.setdefault((kind, loss["what"]), []).append(loss["field"])
+    return [
+        (fields[0] if len(fields) == 1 else f"{fields[0]} and {len(fields) - 1} more", what)
+        for (_, what), fields in kinds.items()
+    ]

@@ -60,7 +60,7 @@ def convert(source: Path, target: Path, to: Format, options: Options, progress: 
         check_losses(source, output.losses, options)
         check_target(source, target, output.nbytes, force=options.force)
         files = list_files(source, checkpoint, output)
-        progress.on_stage("hashing the source", sum(path.stat().st_size for path in files))
+        progress.on_stage("hashing the source", sum(path.stat().st_size for path in files.values()))
         hashes = hash_files(files, progress.on_bytes)
         ledger = make_ledger(source, checkpoint, output, hashes, to=to, scheme=options.scheme)
         with make_target(target, make_key(ledger, options.max_shard_bytes, bool(options.accepted))) as part:
@@ -91,7 +91,7 @@ def _make_output(
         try:
             return stack.enter_context(open_checkpoint(source)), output, None
         except CheckpointError as error:
-            why = f"only tensors and files are compared, as it cannot be run: {str(error).removesuffix('.')}"
+            why = f"only tensors and files are compared, as it cannot be run: {str(error).split('. ')[0]}"
             unknown = Loss("model", why, False)
             return None, replace(output, losses=[unknown, *output.losses]), None
     checkpoint = stack.enter_context(open_checkpoint(source))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -24,25 +24,25 @@ LEDGER_KEY: Final = "pelton.conversion"
 LEDGER_VERSION: Final = 1
 
 
-def list_files(source: Path, checkpoint: Checkpoint | None, output: Output) -> list[Path]:
-    """The files that the target is made of."""
+def list_files(source: Path, checkpoint: Checkpoint | None, output: Output) -> dict[str, Path]:
+    """The files that the target is made of, by their names in the source."""
     weights = output.weights if checkpoint is None else tuple(file.path for file in checkpoint.files)
     if not (checkpoint is None or isinstance(checkpoint, HfCheckpoint)):
-        return list(weights)
+        return {path.name: path for path in weights}
     directory = directory_of(source)
     beside = output.files if checkpoint is None or output.is_copy else read_carried(directory)
-    return [*weights, *(directory / name for name in beside)]
+    return {**{path.name: path for path in weights}, **{name: directory / name for name in beside}}
 
 
-def hash_files(files: Collection[Path], on_bytes: Callable[[int], None]) -> dict[str, dict[str, Any]]:
+def hash_files(files: Mapping[str, Path], on_bytes: Callable[[int], None]) -> dict[str, dict[str, Any]]:
     """Size and SHA-256 of each by name. Reads them all."""
     return dict(_hash_each(files, on_bytes))
 
 
-def _hash_each(files: Collection[Path], on_bytes: Callable[[int], None]) -> Iterator[tuple[str, dict[str, Any]]]:
-    for path in files:
+def _hash_each(files: Mapping[str, Path], on_bytes: Callable[[int], None]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for name, path in files.items():
         size = path.stat().st_size
-        yield path.name, {"bytes": size, "sha256": compute_sha256(path)}
+        yield name, {"bytes": size, "sha256": compute_sha256(path)}
         on_bytes(size)
 
 

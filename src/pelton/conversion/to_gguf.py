@@ -61,7 +61,7 @@ def make_gguf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
         records.append(TensorRecord(piece.name, piece.sources, (*piece.steps, *cast), target))
         for name in piece.sources:
             stored = checkpoint.tensors[name].scheme
-            if stored in DENSE and stored != target:
+            if stored in DENSE and stored != target == "F32":
                 dtypes[name] = stored
         if scheme is not None and scheme not in ("F32", piece.scheme) and target == scheme:
             losses.append(Loss(f"tensor {piece.name}", f"{piece.scheme} is rounded to {scheme}", True))

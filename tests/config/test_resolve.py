@@ -64,6 +64,8 @@ def test_what_is_asked_is_never_replaced():
         ("/data/Name", "Name"),
         ("./Name/", "Name"),
         ("models/name.gguf", "name"),
+        ("models/name-00002-of-00003.gguf", "name"),
+        ("/data/v1.gguf.d", "v1.gguf.d"),
     ],
 )
 def test_served_name_from_the_model(model: str, name: str):

@@ -6,6 +6,7 @@ of RULES, each seeing what the earlier ones decided. Pure: the same input gives 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import PurePath
@@ -19,6 +20,8 @@ from pelton.config.model_facts import ModelFacts
 from pelton.config.schema import SECTIONS, SETTINGS, EngineConfig
 from pelton.config.user_config import UserConfig
 from pelton.errors import ConfigError
+
+_FILE_ENDING: Final = re.compile(r"(-\d{5}-of-\d{5})?\.gguf$")
 
 Rule = Callable[[Draft], Decision | None]
 
@@ -48,12 +51,12 @@ def resolve(asked: UserConfig, model: ModelFacts, hardware: Hardware) -> tuple[E
 
 
 def served_model_name(draft: Draft) -> Decision | None:
-    """The last part of a path without its suffix; a repo id as it is."""
+    """The last part of a path without its suffix, be it that of a part; a repo id as it is."""
     if not draft.is_open("served_model_name"):
         return None
     path = PurePath(draft.value("model"))
     is_file = path.suffix == ".gguf" or path.is_absolute() or path.parts[:1] in ((".",), ("..",), ("~",))
-    name = path.name.removesuffix(".gguf") if is_file else str(path)
+    name = _FILE_ENDING.sub("", path.name) if is_file else str(path)
     return Decision("served_model_name", (name,), "the name of the model")
 
 

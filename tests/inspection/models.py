@@ -44,6 +44,11 @@ def change(path: Path, fields: Mapping[str, Any]) -> None:
     path.write_text(json.dumps({name: value for name, value in document.items() if value is not None}))
 
 
+def as_rows(array: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
+    """What an outgoing tensor of float32 gives."""
+    return np.ascontiguousarray(array, "<f4").reshape(-1, array.shape[-1]).view(np.uint8)
+
+
 def inspect(path: Path) -> Report:
     """`report.inspect` without a process of its own."""
     subject = open_subject(path)

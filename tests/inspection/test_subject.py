@@ -1,10 +1,11 @@
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.checkpoint.gguf.test_parts import write as write_parts
 from tests.fakes import TinyModel
-from tests.inspection.models import shard, write
+from tests.inspection.models import as_rows, shard, write
 from tests.model_files import llama_gguf, safetensors_of
 
 from pelton.checkpoint.outgoing import Outgoing
@@ -14,10 +15,6 @@ from pelton.inspection.subject import find_format, list_files, open_subject
 
 pytestmark = pytest.mark.unit
 ARRAYS = TinyModel().tensors()
-
-
-def rows(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array, "<f4").reshape(-1, array.shape[-1]).view(np.uint8)
 
 
 def test_a_sound_model(tmp_path: Path) -> None:
@@ -63,7 +60,7 @@ def test_a_shard_alone_shows_its_own_tensors(tmp_path: Path) -> None:
 
 
 def test_files_of_pytorch(tmp_path: Path) -> None:
-    tensors = [Outgoing(name, array.shape, "F32", lambda array=array: rows(array)) for name, array in ARRAYS.items()]
+    tensors = [Outgoing(name, array.shape, "F32", partial(as_rows, array)) for name, array in ARRAYS.items()]
     (write(tmp_path) / "model.safetensors").unlink()
     write_pytorch(tmp_path, tensors, max_shard_bytes=1 << 30)
     for path in (tmp_path, tmp_path / "pytorch_model.bin"):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.hub.locate import resolve_model
 from pelton.checkpoint.hub.progress import Progress
 
@@ -55,7 +56,11 @@ def read_tensors(subject: Subject, report: Report) -> None:
     from pelton.inspection.scan import scan  # noqa: PLC0415
 
     with Progress("tensors", report.nbytes) as progress:
-        report.add_numbers(scan(subject.tensors, subject.read, progress.add))
+        if subject.checkpoint is None:
+            report.add_numbers(scan(subject.tensors, subject.read, progress.add))
+            return
+        with open_checkpoint(subject.path) as checkpoint:  # as it is served: with checksums, where there are some
+            report.add_numbers(scan(checkpoint.tensors, checkpoint.read, progress.add, report.refusals.append))
 
 
 def hash_all(subject: Subject, report: Report) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pelton.checkpoint.contract import Checkpoint, TensorInfo
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.scan import scan_rows
+from pelton.checkpoint.scheme import READABLE
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
 from pelton.inspection.account import Account
@@ -49,14 +50,22 @@ def measure(tensor: Tensor, on_bytes: Callable[[int], None] = lambda _: None) ->
 
 
 def scan(
-    tensors: Mapping[str, TensorInfo], read: Callable[[str], Tensor], on_bytes: Callable[[int], None] = lambda _: None
+    tensors: Mapping[str, TensorInfo],
+    read: Callable[[str], Tensor],
+    on_bytes: Callable[[int], None] = lambda _: None,
+    on_error: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Numbers | None]:
-    """The numbers of every tensor by name; None for those whose scheme has none here, or whose bytes are damaged."""
+    """The numbers of every tensor by name; None for those whose scheme has none here, or whose bytes are damaged.
+
+    `on_error` is told why a tensor that should have numbers cannot be read.
+    """
     found: dict[str, Numbers | None] = {}
     for name, info in tensors.items():
         try:
             found[name] = measure(read(name), on_bytes)
-        except CheckpointError:
+        except CheckpointError as error:
+            if info.scheme in READABLE:
+                on_error(str(error))
             found[name] = None
             on_bytes(info.nbytes)
     return found

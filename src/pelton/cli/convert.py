@@ -14,7 +14,7 @@ from pelton.cli.table import format_table
 from pelton.config.memory_rule import format_bytes
 
 if TYPE_CHECKING:
-    from pelton.conversion.convert import Format
+    from pelton.conversion.write import Format
 
 FORMATS = ("safetensors", "gguf", "pytorch")
 SHOWN = 20

@@ -1,19 +1,20 @@
 """ModelSpec -> config.json, every number written down: nothing is left to a default of somebody's class.
 
 Rotary embedding is written in the spelling of transformers 4 (`rope_theta`, `rope_scaling`), which version 5 reads too.
-What is written is read back by our own reader and must give the same specification; what cannot be said is an error
+What is written is read back by our own reader and must give the same numbers; what cannot be said is an error
 that names the field. Source: the configuration classes of transformers 5.24.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.model_spec import LayerSpec, ModelSpec, Rope, RopeScaling
 from pelton.checkpoint.rope import stretched_length
+from pelton.conversion.spec_loss import compare_specs
 from pelton.errors import CheckpointError
 
 Config = dict[str, Any]
@@ -54,10 +55,9 @@ def make_config(spec: ModelSpec, *, dtype: str, ids: Mapping[str, Any]) -> Confi
     name, model_type = _CLASSES[spec.architecture]
     config = {"architectures": [name], "model_type": model_type, **_WRITERS[spec.architecture](spec)}
     config |= {"vocab_size": spec.vocab_size, "tie_word_embeddings": spec.tied_embeddings, "torch_dtype": dtype, **ids}
-    read = replace(read_spec(config, source="the config.json made of it"), weight_dtype=spec.weight_dtype)
-    unequal = [field.name for field in fields(ModelSpec) if getattr(read, field.name) != getattr(spec, field.name)]
+    unequal = compare_specs(spec, read_spec(config, source="the config.json made of it"))
     if unequal:
-        told = "; ".join(f"{name} {_show(getattr(spec, name))}" for name in unequal)
+        told = "; ".join(f"{each.field} {_show(each.source)}" for each in unequal[:3])
         raise CheckpointError(f"A config.json of {name} cannot say: {told}. Use another target format.")
     return config
 

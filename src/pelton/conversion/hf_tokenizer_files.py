@@ -79,9 +79,10 @@ def list_ends(defaults: GenerationDefaults, tokenizer: Tokenizer | None) -> list
 
 
 def make_ids(checkpoint: Checkpoint, tokenizer: Tokenizer | None) -> dict[str, Any]:
-    """bos_token_id, eos_token_id and pad_token_id for config.json."""
+    """bos_token_id, eos_token_id and pad_token_id for config.json, null where there is none: classes have defaults."""
     generation = make_generation(checkpoint, tokenizer)
-    ids: dict[str, Any] = {name: generation[name] for name in ("bos_token_id", "eos_token_id") if name in generation}
+    ids: dict[str, Any] = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+    ids |= {name: value for name, value in generation.items() if name in ids}
     source = checkpoint.tokenizer_source if tokenizer is not None else None
     if isinstance(source, GgufTokenizerSource) and "padding_token_id" in source.ids:
         ids["pad_token_id"] = source.ids["padding_token_id"]

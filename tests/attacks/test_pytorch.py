@@ -234,6 +234,7 @@ ARCHIVES: dict[str, tuple[bytes, str]] = {
     "an extra field cut": (file_of(storage={"local_extra": b"FB\x00"}), "ends behind its header"),
     "a comment of a record": (changed("storage", note_size=3), "the directory of the archive is damaged"),
     "a record on another disk": (changed("storage", disk=1), "the directory of the archive is damaged"),
+    "a record that is a folder": (changed("storage", external=0x10), "is marked as a folder"),
     "65535 records": (archive(files(), end={"here": 0xFFFF, "count": 0xFFFF}), "claims 65535 records"),
     "fewer records": (archive(files(), end={"here": 3, "count": 3}), "bytes more than its 3 entries need"),
     "parts": (archive(files(), end={"here": 1}), "one of several parts"),

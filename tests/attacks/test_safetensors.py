@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import struct
+import time
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
@@ -139,6 +140,20 @@ def test_a_long_header_is_read_in_bounded_time(path: Path) -> None:
     header = {f"layer.{i}": entry(shape=[0], data_offsets=[0, 0]) for i in range(20_000)}
     path.write_bytes(safetensors_bytes(header))
     assert len(read_safetensors(path)) == 20_000
+
+
+def many(count: int, length: int = 0) -> bytes:
+    """A header of so many empty tensors whose names have at least `length` characters."""
+    entry = '"%0*d":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}'
+    return ("{" + ",".join(entry % (length, number) for number in range(count)) + "}").encode()
+
+
+def test_headers_that_cost_too_much_are_refused_before_they_are_parsed(path: Path) -> None:
+    metadata = b'{"__metadata__":{' + b",".join(b'"%d":""' % number for number in range(500_000)) + b"}}"
+    for header in (many(200_001), many(4000, 4096), metadata):
+        begin = time.perf_counter()
+        refuse(path, safetensors_bytes(header), "bytes of metadata are read; save it in shards")
+        assert time.perf_counter() - begin < 1.0
 
 
 def write_index(directory: Path, weight_map: Any, **files: bytes) -> None:

@@ -22,6 +22,7 @@ STORAGE = Storage("0", "F32", 12)
 
 def test_a_storage_is_a_record_with_a_type() -> None:
     assert make_storage(("storage", StorageType("F32"), "7", "cuda:1", 5)) == Storage("7", "F32", 5)
+    assert make_storage(("storage", StorageType("F32"), "94037292398480", "cpu", 5)).key == "94037292398480"
     for numel in (True, 1.0, "5"):
         with pytest.raises(Refused):
             make_storage(("storage", StorageType("F32"), "7", "cpu", numel))

@@ -23,6 +23,12 @@ from pelton.errors import CheckpointError, nearest
 
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000
+# A header is a few hundred bytes for each tensor, and metadata. Whoever wants more wants the reader's time and memory.
+_MAX_TENSORS = 200_000
+_MAX_METADATA_BYTES = 4 << 20
+_MAX_ENTRY_BYTES = 1 << 10
+_ENTRY_MARK = b'"data_offsets"'
+_CHUNK_BYTES = 1 << 20
 _MAX_NAME_CHARACTERS = 4096
 _MAX_INTEGER = 1 << 63
 _METADATA = "__metadata__"
@@ -77,10 +83,27 @@ def _read_header(file: MappedFile) -> tuple[int, dict[str, Any]]:
         raise CheckpointError(
             f"{file.path}: the header ends at byte {end} and the file has {file.size}. It is truncated."
         )
+    _check_entries(file, end)
     raw = file.data[_LENGTH_BYTES:end].tobytes()
     if not raw.startswith(b"{"):
         raise CheckpointError(f"{file.path}: the header begins with {raw[:8]!r}, expected an object.")
     return end, parse_object(raw, f"{file.path}: the header")
+
+
+def _check_entries(file: MappedFile, end: int) -> None:
+    """Refuse a large header before it is parsed: its entries are counted in passing, in little memory."""
+    if end <= _MAX_METADATA_BYTES:
+        return
+    overlap = len(_ENTRY_MARK) - 1
+    count = sum(
+        file.data[begin : min(begin + _CHUNK_BYTES + overlap, end)].tobytes().count(_ENTRY_MARK)
+        for begin in range(_LENGTH_BYTES, end, _CHUNK_BYTES)
+    )
+    if count > _MAX_TENSORS or end > _MAX_METADATA_BYTES + count * _MAX_ENTRY_BYTES:
+        raise CheckpointError(
+            f"{file.path}: has a header of {end - _LENGTH_BYTES} bytes for {count} tensors. At most {_MAX_TENSORS} of "
+            f"{_MAX_ENTRY_BYTES} bytes each and {_MAX_METADATA_BYTES} bytes of metadata are read; save it in shards."
+        )
 
 
 def _check_metadata(path: Path, metadata: Any) -> None:

@@ -29,6 +29,7 @@ _DESCRIPTOR = struct.Struct("<4s3I")
 _DESCRIPTOR_64 = struct.Struct("<4sI2Q")
 _ALL_ONES_16, _ALL_ONES_32 = 0xFFFF, 0xFFFFFFFF
 _HAS_DESCRIPTOR, _IS_UTF8, _IS_ENCRYPTED = 1 << 3, 1 << 11, 1 << 0 | 1 << 6 | 1 << 13
+_IS_FOLDER = 0x10  # of DOS
 _ZIP64_EXTRA = 1
 _MAX_RECORDS = 1 << 20
 _MAX_NAME_BYTES = 4096
@@ -131,9 +132,25 @@ def _read_directory(file: MappedFile, begin: int, end: int, count: int) -> list[
 
 def _read_entry(file: MappedFile, at: int, end: int) -> tuple[_Entry, int]:
     """The entry at `at`, and where the next one is."""
-    magic, _, _, flags, method, _, _, crc, packed, nbytes, name_size, extra_size, note_size, disk, _, _, header = (
-        _CENTRAL.unpack(_take(file, at, _CENTRAL.size))
-    )
+    (
+        magic,
+        _,
+        _,
+        flags,
+        method,
+        _,
+        _,
+        crc,
+        packed,
+        nbytes,
+        name_size,
+        extra_size,
+        note_size,
+        disk,
+        _,
+        attributes,
+        header,
+    ) = _CENTRAL.unpack(_take(file, at, _CENTRAL.size))
     following = at + _CENTRAL.size + name_size + extra_size + note_size
     if magic != b"PK\x01\x02" or following > end or note_size or disk:
         raise CheckpointError(f"{file.path}: the directory of the archive is damaged at byte {at}.")
@@ -152,6 +169,8 @@ def _read_entry(file: MappedFile, at: int, end: int) -> tuple[_Entry, int]:
     if masked[2]:
         header = large.pop(0)
     _check_plain(where, flags, method)
+    if attributes & _IS_FOLDER:
+        raise CheckpointError(f"{where} is marked as a folder, which some readers take for a record without bytes.")
     if packed != nbytes or nbytes > file.size:
         raise CheckpointError(
             f"{where} is said to have {packed} bytes packed, {nbytes} unpacked, in {file.size} of file."

@@ -19,6 +19,7 @@ from pelton.checkpoint.scheme import SCHEMES
 
 _MAX_AXES = 8
 _MAX_INTEGER = 1 << 53
+_MAX_KEY_DIGITS = 20  # storages are counted; old versions named them by their addresses
 _UNTYPED = ""
 
 
@@ -123,7 +124,7 @@ def make_storage(reference: Any) -> Storage:
     """From the persistent id ("storage", type, key, device, number of elements). The device has no meaning here."""
     match reference:
         case ("storage", StorageType(scheme), str(key), str(), int(numel)) if not isinstance(numel, bool):
-            if not key.isdecimal() or not key.isascii() or len(key) > 9:
+            if not key.isdecimal() or not key.isascii() or len(key) > _MAX_KEY_DIGITS:
                 raise Refused(f"names the storage {short(key)}; PyTorch numbers storages.")
             if not 0 <= numel <= _MAX_INTEGER:
                 raise Refused(f"claims a storage of {numel} elements.")

@@ -91,11 +91,14 @@ class _Machine:
             raise Refused("does not begin as pickle protocol 2, which PyTorch writes.")
         while True:
             self.opcode_at = self._at
-            opcode = self._take(1)
+            opcode = self._raw[self._at : self._at + 1]
+            self._at += 1
             if opcode == b".":
                 break
             action = _ACTIONS.get(opcode)
             if action is None:
+                if not opcode:
+                    raise Refused("ends too early.")
                 kind = _KINDS.get(opcode, f"the opcode {opcode!r}")
                 raise Refused(f"holds {kind}, which a dict of tensors does not need. Nothing was run.")
             action(self)

@@ -123,6 +123,10 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "marks without end": (file_of(b"\x80\x02" + b"(" * 20_000 + b"."), "on the stack"),
     "dicts in dicts": (file_of(b"\x80\x02" + DEEP_DICT + b"."), "holds a dict called '0'"),
     "a dict in itself": (file_of(b"\x80\x02}q\x00" + text("a") + b"h\x00s."), "holds a dict called 'a'"),
+    "a million kept values": (
+        file_of(b"\x80\x02" + b"".join(b")r" + struct.pack("<I", n) for n in range(1 << 20))),
+        "keeps a value that is not there, or too many|on the stack",
+    ),
     "a list": (of_one(b"]"), "holds a list"),
     "a list as the root": (file_of(b"\x80\x02]."), "holds a list"),
     "None as the root": (file_of(b"\x80\x02N."), "holds None, expected a dict"),

@@ -87,9 +87,16 @@ def test_unknown_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_repository(hub: Hub) -> None:
-    (hub.folder / "config.json").touch()
+    for name in ("config.json", "model.safetensors"):
+        (hub.folder / name).touch()
     assert resolve_model("Qwen/Qwen3-0.6B") == hub.folder
     assert hub.asked == [("Qwen/Qwen3-0.6B", locate._WANTED, False)]
+
+
+def test_repository_without_safetensors(hub: Hub) -> None:
+    (hub.folder / "config.json").touch()
+    assert resolve_model("a/b") == hub.folder
+    assert hub.asked[1:] == [("a/b", [*locate._WANTED, "pytorch_model*.bin"], False)]
 
 
 def test_repository_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ _REPOSITORY_FILE = re.compile(rf"({_REPOSITORY.pattern})/([\w./-]+\.gguf)")
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
 _SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth")
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+_PYTORCH = ["pytorch_model*.bin"]  # only where there are no safetensors: most repositories have both
 _UNWANTED = ["original/*", "onnx/*", "openvino/*", "*.msgpack", "*.h5"]
 
 
@@ -68,6 +69,8 @@ def _fetch_repository(repository: str) -> Path:
         raise ConfigError(
             f"{repository}: has no config.json. If it holds .gguf files, name one of them: {repository}/FILE.gguf."
         )
+    if not any(folder.glob("*.safetensors")):
+        return _download(repository, [*_WANTED, *_PYTORCH])
     return folder
 
 

@@ -17,10 +17,10 @@ from pelton.checkpoint.fields import short
 from pelton.checkpoint.pytorch.rebuild import GLOBALS, Call, Global, Refused, Storage, StoredTensor, call, make_storage
 from pelton.errors import CheckpointError
 
-MAX_PICKLE_BYTES: Final = 32 << 20
+MAX_PICKLE_BYTES: Final = 16 << 20  # some 100,000 tensors, as PyTorch writes them
 _MAX_STACK = 10_000  # PyTorch's pickler writes a dict in pieces of a thousand
 _MAX_TUPLE = 16
-_MAX_MEMO = 1 << 21
+_MAX_MEMO = 1 << 19  # PyTorch keeps eight values for each tensor
 _MAX_TEXT_BYTES = 4096
 _MAX_GLOBAL_BYTES = 200
 _MARK = object()

@@ -13,7 +13,9 @@ pytestmark = pytest.mark.unit
 
 
 def test_every_op_that_models_record_has_one() -> None:
-    missing = [name for name, spec in OPS.items() if not spec.fused and getattr(GraphBuilder, f"_op_{name}", None) is None]
+    missing = [
+        name for name, spec in OPS.items() if not spec.fused and getattr(GraphBuilder, f"_op_{name}", None) is None
+    ]
     assert missing == []
 
 

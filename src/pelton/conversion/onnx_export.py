@@ -41,9 +41,7 @@ def export_onnx(
     recorder = Recorder()
     shapes = {name: weight.shape for name, weight in weights.items()}
     plan = recorder.plan(model.record(recorder, spec, Weights(shapes), spec.max_position))
-    builder = GraphBuilder(
-        plan, head_dim=spec.head_dim, num_kv_heads=spec.num_kv_heads, num_layers=spec.num_layers
-    )
+    builder = GraphBuilder(plan, head_dim=spec.head_dim, num_kv_heads=spec.num_kv_heads, num_layers=spec.num_layers)
     order = list(plan.weights())
     initializers, offset = [], 0
     for name in order:

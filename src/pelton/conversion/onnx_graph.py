@@ -269,7 +269,9 @@ class GraphBuilder:
             length, sequence = (self.op("Squeeze", each, self.whole(0)) for each in (self._length, self._sequence))
             keys = self.op("Range", zero, length, one)
             queries = self.op("Range", self.op("Sub", length, sequence), length, one)
-            ago = self.op("Sub", self.op("Unsqueeze", queries, self.whole(1)), self.op("Unsqueeze", keys, self.whole(0)))
+            ago = self.op(
+                "Sub", self.op("Unsqueeze", queries, self.whole(1)), self.op("Unsqueeze", keys, self.whole(0))
+            )
             seen = self.op("GreaterOrEqual", ago, zero)
             if window is not None:
                 within = self._constant(proto.INT64, [], np.int64(window).tobytes())

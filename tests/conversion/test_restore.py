@@ -11,6 +11,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
+from pelton.checkpoint.gguf.writer import write_gguf
+from pelton.checkpoint.outgoing import Outgoing, outgoing
+from pelton.checkpoint.weight import Tensor
 from pelton.conversion.convert import Options, Progress, convert
 from pelton.conversion.restore import SIDE_FILE
 from pelton.errors import CheckpointError
@@ -112,3 +116,84 @@ def test_a_copy_of_the_directory_keeps_the_blocks(tmp_path: Path) -> None:
     run(tmp_path / "hf", tmp_path / "copy")
     run(tmp_path / "copy", tmp_path / "b.gguf")
     assert (tmp_path / "b.gguf").read_bytes() == raw
+
+
+def read_tensors(path: Path) -> dict[str, bytes]:
+    with open_checkpoint(path) as checkpoint:
+        assert isinstance(checkpoint, GgufCheckpoint)
+        return {
+            name: each.file.rows(each.offset, 1, each.info.nbytes).tobytes() for name, each in checkpoint.stored.items()
+        }
+
+
+def split(source: Path, directory: Path) -> Path:
+    """The model in two files; the path of the first."""
+    directory.mkdir()
+    with open_checkpoint(source) as checkpoint:
+        assert isinstance(checkpoint, GgufCheckpoint)
+        tensors = [outgoing(name, checkpoint.read(name)) for name in checkpoint.tensors]
+        for number, part in enumerate((tensors[:5], tensors[5:])):
+            told = {"split.no": number, "split.count": 2, "split.tensors.count": np.int32(len(tensors))}
+            path = directory / f"m-{number + 1:05}-of-00002.gguf"
+            write_gguf(path, {**(checkpoint.metadata if number == 0 else {}), **told}, part)
+    return directory / "m-00001-of-00002.gguf"
+
+
+def test_a_split_model_comes_back_as_one_file(tmp_path: Path) -> None:
+    make_quantized(tmp_path / "a.gguf")
+    path = split(tmp_path / "a.gguf", tmp_path / "parts")
+    ledger = run(path, tmp_path / "hf")
+    assert "not the parts" in json.dumps(ledger["losses"])
+    run(tmp_path / "hf", tmp_path / "b.gguf")
+    assert read_tensors(tmp_path / "b.gguf") == read_tensors(tmp_path / "a.gguf")
+    with open_checkpoint(tmp_path / "b.gguf") as checkpoint:
+        assert isinstance(checkpoint, GgufCheckpoint)
+        assert not [key for key in checkpoint.metadata if key.startswith(("split.", "pelton."))]
+
+
+def make_scaled(path: Path) -> None:
+    """The model with one matrix of NVFP4, which has a scale of its own."""
+    make_quantized(path.with_name("plain.gguf"))
+    blocks = np.random.default_rng(1).integers(0, 120, (256, 4 * 36), np.uint8)
+    with open_checkpoint(path.with_name("plain.gguf")) as checkpoint:
+        assert isinstance(checkpoint, GgufCheckpoint)
+        tensors = [outgoing(name, checkpoint.read(name)) for name in checkpoint.tensors if "ffn_up" not in name]
+        tensors.append(Outgoing("blk.0.ffn_up.weight", (256, 256), "NVFP4", lambda: blocks))
+        for name, number in (("scale", 0.37), ("input_scale", 5.0)):
+            scale = np.array([[number]], np.float32).view(np.uint8)
+            tensors.append(outgoing(f"blk.0.ffn_up.{name}", Tensor(name, (1,), "F32", scale)))
+        write_gguf(path, checkpoint.metadata, tensors)
+
+
+def test_scales_of_tensors_come_back(tmp_path: Path) -> None:
+    make_scaled(tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "hf")
+    run(tmp_path / "hf", tmp_path / "b.gguf")
+    assert (tmp_path / "a.gguf").read_bytes() == (tmp_path / "b.gguf").read_bytes()
+
+
+def test_a_scale_and_a_copy_are_not_left_alone(tmp_path: Path) -> None:
+    """What belongs to a tensor that was changed would say something else than it does now."""
+    make_scaled(tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "hf")
+    path = tmp_path / "hf" / "model.safetensors"
+    weights = load_file(path)
+    before = weights["model.layers.0.mlp.up_proj.weight"]
+    weights["model.embed_tokens.weight"] = weights["model.embed_tokens.weight"] * 2
+    save_file(weights, path, metadata={"format": "pt"})
+    run(tmp_path / "hf", tmp_path / "b.gguf")
+    assert not [name for name in read_tensors(tmp_path / "b.gguf") if name.endswith("scale")]
+    with open_checkpoint(tmp_path / "b.gguf") as checkpoint:
+        found = checkpoint.read("blk.0.ffn_up.weight")
+        assert found.scheme == "F32"
+        assert found.payload.tobytes() == before.numpy().tobytes()
+
+
+def test_blocks_of_another_size_are_refused(tmp_path: Path) -> None:
+    make_quantized(tmp_path / "a.gguf")
+    run(tmp_path / "a.gguf", tmp_path / "hf")
+    side = load_file(tmp_path / "hf" / SIDE_FILE)
+    side["blk.0.attn_q.weight"] = side["blk.0.attn_q.weight"][:, :-1].clone()
+    save_file(side, tmp_path / "hf" / SIDE_FILE)
+    with pytest.raises(CheckpointError, match=r"blk\.0\.attn_q\.weight has \d+ bytes, expected"):
+        run(tmp_path / "hf", tmp_path / "b.gguf")

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from pelton.checkpoint.contract import TensorInfo
-from pelton.checkpoint.gguf.container import parse_header
+from pelton.checkpoint.gguf.container import GgufTensor, parse_header
+from pelton.checkpoint.gguf.tensor_scales import find_scales, read_scales, scaled
 from pelton.checkpoint.gguf.writer import ALIGNMENT
 from pelton.checkpoint.hf.safetensors import read_metadata, read_safetensors
 from pelton.checkpoint.outgoing import Outgoing
 from pelton.checkpoint.placed_tensor import PlacedTensor
-from pelton.checkpoint.scheme import DENSE, row_bytes
+from pelton.checkpoint.read_tensor import make_tensor
+from pelton.checkpoint.scheme import DENSE
 from pelton.checkpoint.strict_json import parse_object
 from pelton.checkpoint.weight import Bytes, Tensor
 from pelton.conversion.dense import as_dense, has_numbers, is_exact
@@ -70,19 +73,17 @@ def restore(directory: Path, made: Output, files: Mapping[str, bytes]) -> Restor
     changed = sorted(name for name in told if now.get(name) != told[name])
     losses = [Loss(f"file {name}", "was changed since the GGUF was converted", False) for name in changed]
     ours = {tensor.name: tensor for tensor in made.tensors}
-    tensors, is_whole = [], not changed
-    for info in header.infos:
-        original = _take_original(info, side, ours, is_changed=bool(changed))
-        if original is None:
-            is_whole = False
-            losses.append(Loss(f"tensor {info.name}", "was changed since the GGUF was converted", False))
-        elif original.scheme != info.scheme or original.shape != info.shape:
-            is_whole = False
-        if original is not None or info.name in ours:
-            tensors.append(original or ours[info.name])
-    names = {tensor.name for tensor in tensors}
-    tensors += [tensor for tensor in made.tensors if tensor.name not in names]
-    is_whole = is_whole and len(tensors) == len(header.infos)
+    stored = _place(path, header.infos, side)
+    scales, _ = find_scales(stored)
+    take = partial(_take_original, stored=stored, scales=scales, ours=ours, is_changed=bool(changed))
+    originals = {info.name: take(info) for info in header.infos}
+    lost = [name for name, original in originals.items() if original is None]
+    losses += [Loss(f"tensor {name}", "was changed since the GGUF was converted", False) for name in lost]
+    is_whole = not changed and not lost and ours.keys() <= originals.keys() and _is_as_told(header.infos, originals)
+    tensors = [each for each in originals.values() if each is not None]
+    if not is_whole:  # what belongs to another tensor, its scale or its copy, may say something else than that does now
+        kept = {each.name: each for each in tensors if each.name in ours and each.name not in scales}
+        tensors = [kept.get(name, mine) for name, mine in ours.items()]
     output = replace(made, tensors=tensors, losses=[*made.losses, *losses])
     if not is_whole:
         return Restored(output, None)
@@ -102,20 +103,45 @@ def _read_object(path: Path, text: str) -> dict[str, Any]:
     return parse_object(text.encode(), f"{path}: metadata")
 
 
+def _place(path: Path, infos: Sequence[TensorInfo], side: Mapping[str, PlacedTensor]) -> dict[str, GgufTensor]:
+    """The original tensors that the side file holds. Raises CheckpointError for one that has not its size."""
+    stored = {
+        info.name: GgufTensor(info, side[info.name].file, side[info.name].offset) for info in infos if info.name in side
+    }
+    for name, tensor in stored.items():
+        if side[name].info.nbytes != tensor.info.nbytes:
+            raise CheckpointError(
+                f"{path}: {name} has {side[name].info.nbytes} bytes, expected {tensor.info.nbytes}. Remove it, or "
+                "convert from the GGUF again."
+            )
+    return stored
+
+
+def _is_as_told(infos: Sequence[TensorInfo], originals: Mapping[str, Outgoing | None]) -> bool:
+    """Whether every tensor has the shape and type that the header gives it."""
+    found = ((each.shape, each.scheme) for each in originals.values() if each is not None)
+    return list(found) == [(info.shape, info.scheme) for info in infos]
+
+
 def _take_original(
-    info: TensorInfo, side: Mapping[str, PlacedTensor], ours: Mapping[str, Outgoing], *, is_changed: bool
+    info: TensorInfo,
+    *,
+    stored: Mapping[str, GgufTensor],
+    scales: Mapping[str, GgufTensor],
+    ours: Mapping[str, Outgoing],
+    is_changed: bool,
 ) -> Outgoing | None:
     """The tensor as the GGUF had it, or None if the directory says something else now."""
     name = info.name
-    if name not in side:
+    if name not in stored:
         return _as_stored(info, ours.get(name))
-    rows = _read(side[name]).reshape(-1, row_bytes(info.scheme, info.shape[-1]))
-    original = Tensor(name, info.shape, info.scheme, rows)
-    if name in ours and (is_changed or info.scheme not in DENSE):  # else: factors that are computed of what is equal
+    tensor = make_tensor(stored[name].file, info, stored[name].offset)
+    if name in ours and (is_changed or info.scheme not in DENSE or name in scales):  # else: of what is equal
         mine = ours[name]
-        if not has_numbers(original, Tensor(name, mine.shape, mine.scheme, mine.make())):
+        numbers = scaled(tensor, read_scales(scales[name], info)) if name in scales else tensor
+        if not has_numbers(numbers, Tensor(name, mine.shape, mine.scheme, mine.make())):
             return None
-    return Outgoing(name, info.shape, info.scheme, lambda: rows)
+    return Outgoing(name, info.shape, info.scheme, lambda: tensor.payload)
 
 
 def _as_stored(info: TensorInfo, mine: Outgoing | None) -> Outgoing | None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
-from pelton.checkpoint.gguf.writer import GgufValue
+from pelton.checkpoint.gguf.writer import GgufValue, encode_header
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.model_spec import ModelSpec
@@ -67,8 +67,8 @@ def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
         files["config.json"], notes = _as_dense_config(files["config.json"], tensors)
         losses += notes
     side = _make_side(checkpoint, {name for name, _ in match.dropped})
-    if not side:
-        losses.append(Loss("blocks", "a split file, or scales beside tensors: the way back is not bit for bit", False))
+    if checkpoint.header is None:
+        losses.append(Loss("parts", "the way back is one file with all tensors, not the parts", False))
     return Output(tensors=tensors, records=records, losses=losses, files=files, side=side, spec=spec)
 
 
@@ -113,14 +113,23 @@ def _name_dtype(tensors: list[Outgoing]) -> str:
 def _make_side(checkpoint: GgufCheckpoint, dropped: Container[str]) -> list[Outgoing]:
     """The header of the GGUF, and the bytes of every tensor that is not dense or has no place in the directory."""
     header = checkpoint.header
-    if header is None:
-        return []
-    side = [_bytes(HEADER, header)]
-    for name, info in checkpoint.tensors.items():
-        if info.scheme not in DENSE or name in dropped:
-            rows = checkpoint.read(name).payload
+    side = [_bytes(HEADER, _join_header(checkpoint) if header is None else header)]
+    for name, stored in checkpoint.stored.items():
+        read = checkpoint.tensors.get(name)
+        if read is None or not {read.scheme, stored.info.scheme} <= DENSE or name in dropped or read != stored.info:
+            rows = stored.file.rows(stored.offset, 1, stored.info.nbytes)
             side.append(Outgoing(name, rows.shape, "U8", _give(rows)))
     return side
+
+
+def _join_header(checkpoint: GgufCheckpoint) -> Bytes:
+    """The header that the parts of a split model would have as one file."""
+    metadata = {key: value for key, value in checkpoint.metadata.items() if not key.startswith("split.")}
+    tensors = [
+        Outgoing(name, stored.info.shape, stored.info.scheme, _give(np.empty((0, 0), np.uint8)))
+        for name, stored in checkpoint.stored.items()
+    ]
+    return np.frombuffer(encode_header(checkpoint.path, metadata, tensors), np.uint8)
 
 
 def _bytes(name: str, raw: Bytes) -> Outgoing:

@@ -40,7 +40,7 @@ def reference() -> np.ndarray:
 def test_one_scale_for_a_matrix(tmp_path: Path) -> None:
     checkpoint = open_with(tmp_path, vector("a.scale", 0.3), vector("a.input_scale", 7.0))
     assert list(checkpoint.tensors) == ["token_embd.weight", "a.weight"]
-    assert checkpoint.header is None  # it describes more tensors than those
+    assert list(checkpoint.stored) == ["token_embd.weight", "a.weight", "a.scale", "a.input_scale"]
     info = checkpoint.tensors["a.weight"]
     assert (info.scheme, info.nbytes) == ("NVFP4_SCALED", PAYLOAD.nbytes + 4)
     found = dequantize(checkpoint.read("a.weight"))

@@ -9,7 +9,7 @@ from typing import final
 
 from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, TensorInfo
 from pelton.checkpoint.fields import Fields
-from pelton.checkpoint.gguf.container import Value
+from pelton.checkpoint.gguf.container import GgufTensor, Value
 from pelton.checkpoint.gguf.parts import read_model
 from pelton.checkpoint.gguf.spec import read_spec
 from pelton.checkpoint.gguf.tensor_scales import find_scales, read_scales, scaled, scaled_info
@@ -32,8 +32,8 @@ class GgufCheckpoint(Checkpoint):
         self._container = read_model(path)
         self._metadata = Fields(str(path), self._container.metadata)
         self._refuse_others()
-        self._scales, self._owned = find_scales(self._container.tensors)
-        infos = {name: tensor.info for name, tensor in self._container.tensors.items() if name not in self._owned}
+        self._scales, owned = find_scales(self._container.tensors)
+        infos = {name: tensor.info for name, tensor in self._container.tensors.items() if name not in owned}
         changed = {name: scaled_info(infos[name], scale.info) for name, scale in self._scales.items()}
         self._tensors = {**infos, **changed}
         self._spec = read_spec(self._container)
@@ -109,9 +109,14 @@ class GgufCheckpoint(Checkpoint):
         return self._container.metadata
 
     @property
+    def stored(self) -> Mapping[str, GgufTensor]:
+        """All tensors as the file has them: scales of whole tensors, which `tensors` multiplies in, are apart."""
+        return self._container.tensors
+
+    @property
     def header(self) -> Bytes | None:
-        """All bytes before the first tensor's, as mapped. None: of several files, or of tensors with scales beside."""
-        if len(self._container.files) > 1 or self._owned:
+        """All bytes before the first tensor's, as mapped. None: there are several files."""
+        if len(self._container.files) > 1:
             return None
         return self._container.file.data[: min(tensor.offset for tensor in self._container.tensors.values())]
 

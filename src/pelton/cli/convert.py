@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -16,7 +16,7 @@ from pelton.config.memory_rule import format_bytes
 if TYPE_CHECKING:
     from pelton.conversion.write import Format
 
-FORMATS = ("safetensors", "gguf", "pytorch")
+FORMATS = ("safetensors", "gguf", "pytorch", "onnx")
 SHOWN = 20
 SCHEMES = ("f32", "f16", "bf16")
 
@@ -41,7 +41,7 @@ def convert_command(
     source: Path,
     target: Path,
     *,
-    to: Format | None,
+    to: Literal["onnx"] | Format | None,
     scheme: str | None,
     accepted: tuple[str, ...],
     strict: bool,
@@ -55,6 +55,7 @@ def convert_command(
     listed as lost, or refused: nothing is dropped without a word.
     """
     from pelton.conversion.convert import Options, Progress, convert  # noqa: PLC0415  pulls the execution plane in
+    from pelton.conversion.onnx_convert import convert_to_onnx  # noqa: PLC0415
 
     to = to or ("gguf" if target.suffix == ".gguf" else "safetensors")
     options = Options(
@@ -65,7 +66,11 @@ def convert_command(
         max_shard_bytes=max_shard_bytes,
     )
     with ByteBar() as bar:
-        ledger = convert(source, target, to, options, Progress(bar.begin, bar.advance))
+        progress = Progress(bar.begin, bar.advance)
+        if to == "onnx":
+            ledger = convert_to_onnx(source, target, options, progress)
+        else:
+            ledger = convert(source, target, to, options, progress)
     if as_json:
         click.echo(json.dumps(ledger, indent=2, ensure_ascii=False))
         return

@@ -21,9 +21,10 @@ from pelton.checkpoint.weight import Weight
 from pelton.conversion import onnx_proto as proto
 from pelton.conversion.dense import chunks
 from pelton.conversion.onnx_graph import GraphBuilder
+from pelton.errors import CheckpointError
 from pelton.loading.weights import load_weights
 from pelton.models import find_model
-from pelton.plan import Recorder, Weights
+from pelton.plan import Plan, Recorder, Weights
 
 GRAPH: Final = "model.onnx"
 DATA: Final = "model.onnx_data"
@@ -36,17 +37,13 @@ def export_onnx(
 ) -> None:
     """Write the two files into `directory`. Raises CheckpointError for what ONNX has no form of here."""
     spec = checkpoint.spec
-    model = find_model(spec.architecture)
-    weights = load_weights(checkpoint, model.WEIGHTS, spec).weights
-    recorder = Recorder()
-    shapes = {name: weight.shape for name, weight in weights.items()}
-    plan = recorder.plan(model.record(recorder, spec, Weights(shapes), spec.max_position))
+    plan, weights = _record(checkpoint)
     builder = GraphBuilder(plan, head_dim=spec.head_dim, num_kv_heads=spec.num_kv_heads, num_layers=spec.num_layers)
     order = list(plan.weights())
     initializers, offset = [], 0
     for name in order:
-        length = 4 * int(np.prod(shapes[name]))
-        initializers.append(proto.external(name, shapes[name], DATA, offset, length))
+        length = 4 * int(np.prod(weights[name].shape))
+        initializers.append(proto.external(name, weights[name].shape, DATA, offset, length))
         offset += _pad(length)
     parts = {name: [[part.name, part.shape[0]] for part in weights[name].parts] for name in order}
     graph = builder.make_graph(initializers, spec.vocab_size)
@@ -60,6 +57,37 @@ def export_onnx(
                 written += len(raw)
                 on_bytes(len(raw))
             file.write(bytes(_pad(written) - written))
+
+
+def _record(checkpoint: Checkpoint) -> tuple[Plan, dict[str, Weight]]:
+    spec = checkpoint.spec
+    model = find_model(spec.architecture)
+    weights = load_weights(checkpoint, model.WEIGHTS, spec).weights
+    recorder = Recorder()
+    shapes = {name: weight.shape for name, weight in weights.items()}
+    return recorder.plan(model.record(recorder, spec, Weights(shapes), spec.max_position)), weights
+
+
+def list_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, tuple[str, ...], int]]:
+    """Every weight as it lies in the file: its name, the tensors it was put together from, and where it begins."""
+    plan, weights = _record(checkpoint)
+    offset = 0
+    for name in plan.weights():
+        yield name, tuple(dict.fromkeys(part.name for part in weights[name].parts)), offset
+        offset += _pad(4 * int(np.prod(weights[name].shape)))
+
+
+def check_weights(checkpoint: Checkpoint, directory: Path) -> None:
+    """Raise CheckpointError unless every weight lies where it should, with the source's numbers."""
+    plan, weights = _record(checkpoint)
+    offset = 0
+    with (directory / DATA).open("rb") as file:
+        for name in plan.weights():
+            file.seek(offset)
+            for raw in _numbers(weights[name]):
+                if file.read(len(raw)) != raw:
+                    raise CheckpointError(f"{directory / DATA}: {name} is not what was written. Is the disk sound?")
+            offset += _pad(4 * int(np.prod(weights[name].shape)))
 
 
 def count_bytes(checkpoint: Checkpoint) -> int:

@@ -11,6 +11,7 @@ from tests.checkpoint.hf.quantized.stored import Linear, as_gptq, make_quantizat
 
 from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.hf.quantized.linear import find_quantized
+from pelton.checkpoint.hf.shards import read_weights
 from pelton.checkpoint.weight import Tensor
 from pelton.errors import CheckpointError
 
@@ -29,6 +30,18 @@ def test_values_are_those_of_the_definition(tmp_path: Path, bits: int, group_siz
     linear = random_linear(40, 768, bits=bits, group_size=group_size, dtype=dtype)
     tensor = read(tmp_path, linear, as_gptq(linear))
     assert (tensor.shape, tensor.scheme) == ((40, 768), f"INT{bits}_G{32 if group_size < 128 else 128}")
+    np.testing.assert_array_equal(dequantize(tensor), linear.values)
+
+
+def test_words_that_pytorch_saved_transposed(tmp_path: Path) -> None:
+    linear = random_linear(40, 256, group_size=64)
+    views = {
+        f"x.{name}": tensor.T.contiguous().T if tensor.ndim == 2 else tensor for name, tensor in as_gptq(linear).items()
+    }
+    assert not views["x.qweight"].is_contiguous()
+    torch.save(views, tmp_path / "pytorch_model.bin")
+    quantization = make_quantization("gptq", group_size=64, zero_offset=1)
+    tensor = find_quantized(read_weights(tmp_path), quantization)["x.weight"].read()
     np.testing.assert_array_equal(dequantize(tensor), linear.values)
 
 

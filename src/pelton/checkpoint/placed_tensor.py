@@ -2,7 +2,8 @@
 
 Most tensors are rows of the file as they lie. PyTorch stores views too, a transposed matrix for example: those have
 strides, and their rows are put in order when somebody asks for them, so that opening a file moves nothing. Where a
-format has checksums, the record of a tensor is checked when its bytes are first asked for, once.
+format has checksums, the record of a tensor is checked when its bytes are first asked for, once: a program that
+finds its weights packed from an earlier start reads none of them.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.mapped_file import Bytes, MappedFile
@@ -46,35 +49,60 @@ class PlacedTensor:
     record: Record | None = None
 
     def rows(self) -> Bytes | Conversion:
-        """[rows, row_bytes], a view wherever the file has them in order. Raises CheckpointError for damaged bytes."""
-        shape = self.info.shape
-        return self._stored(math.prod(shape[:-1]), row_bytes(self.info.scheme, shape[-1] if shape else 1))
+        """[rows, row_bytes]: a view where nothing is to be done, else rows that are checked or put in order when made."""
+        if self.strides is None and self.record is None:
+            return self._plain()
+        recipe = "checked" if self.strides is None else f"strides {list(self.strides)} of {list(self.info.shape)}"
+        return Conversion((self._source(),), recipe, self._make, self._make_rows)
 
     def flat(self) -> Bytes:
-        """All bytes of the row-major tensor as one row: a view where the file has them in order."""
-        stored = self._stored(1, self.info.nbytes)
-        return stored.make() if isinstance(stored, Conversion) else stored
+        """All bytes of the row-major tensor as one row: a view where the file has them in order.
 
-    def _stored(self, num_rows: int, length: int) -> Bytes | Conversion:
+        Raises CheckpointError for damaged bytes, as making `rows` does.
+        """
+        return self._make().reshape(1, -1)
+
+    def _plain(self) -> Bytes:
+        shape = self.info.shape
+        return self.file.rows(self.offset, math.prod(shape[:-1]), row_bytes(self.info.scheme, _last(shape)))
+
+    def _source(self) -> Bytes:
+        """The stretch of the file that the elements lie in."""
+        if self.strides is None:
+            return self._plain()
+        itemsize = get_scheme(self.info.scheme).block_bytes
+        return self.file.rows(self.offset, 1, count_span(self.info.shape, self.strides) * itemsize)
+
+    def _make(self) -> Bytes:
+        return self._make_rows(0, math.prod(self.info.shape[:-1]))
+
+    def _make_rows(self, begin: int, end: int) -> Bytes:
         if self.record is not None:
             self.record.check_once()
         if self.strides is None:
-            return self.file.rows(self.offset, num_rows, length)
+            return self._plain()[begin:end]
         itemsize = get_scheme(self.info.scheme).block_bytes
-        source = self.file.rows(self.offset, 1, count_span(self.info.shape, self.strides) * itemsize)
-        shape, strides = self.info.shape, self.strides
-
-        def make() -> Bytes:
-            return gather(source, shape, strides, itemsize).reshape(num_rows, length)
-
-        return Conversion((source,), f"strides {list(strides)} of {list(shape)}", make)
+        return gather_rows(self._source(), self.info.shape, self.strides, itemsize, begin, end)
 
 
-def gather(source: Bytes, shape: Sequence[int], strides: Sequence[int], itemsize: int) -> Bytes:
-    """The elements of a strided tensor in row-major order, as bytes of a fresh array."""
+def gather_rows(
+    source: Bytes, shape: Sequence[int], strides: Sequence[int], itemsize: int, begin: int, end: int
+) -> Bytes:
+    """Rows [begin, end) of a strided tensor in row-major order, as bytes of a fresh array.
+
+    Of more than two axes, rows that cut the first axis elsewhere than between its elements cost the whole tensor.
+    """
     byte_strides = [stride * itemsize for stride in strides]
-    view: np.ndarray = np.ndarray(tuple(shape), f"<u{itemsize}", buffer=source.data, strides=byte_strides)
-    return np.ascontiguousarray(view).reshape(-1).view(np.uint8)
+    view: npt.NDArray[Any] = np.ndarray(tuple(shape), f"<u{itemsize}", buffer=source.data, strides=byte_strides)
+    inner = math.prod(shape[1:-1])
+    if len(shape) > 1 and begin % inner == 0 and end % inner == 0:
+        view, begin, end = view[begin // inner : end // inner], 0, end - begin
+    rows = np.ascontiguousarray(view).reshape(-1).view(np.uint8)
+    return rows.reshape(-1, _last(shape) * itemsize)[begin:end]
+
+
+def _last(shape: Sequence[int]) -> int:
+    return shape[-1] if shape else 1
 
 
 def count_span(shape: Sequence[int], strides: Sequence[int]) -> int:

@@ -140,7 +140,9 @@ def test_a_damaged_record_is_found_when_it_is_read(tmp_path: Path) -> None:
     at = raw.index(bytes(range(24)))
     (tmp_path / "x.bin").write_bytes(raw[: at + 5] + b"?" + raw[at + 6 :])
     placed = read_pytorch(tmp_path / "x.bin")["a"]
-    for read in (placed.rows, placed.flat, placed.rows):
+    rows = placed.rows()
+    assert isinstance(rows, Conversion)
+    for read in (rows.make, placed.flat, rows.make):
         with pytest.raises(CheckpointError, match=r"record 'm/data/0' has the checksum [0-9a-f]{8}, expected"):
             read()
 

@@ -55,6 +55,12 @@ def test_templates(tmp_path: Path, template: str | None, expected: set[str]) -> 
     assert text_ids(tmp_path) - {"tokenizer.ends"} == expected
 
 
+def test_what_the_tokenizer_adds(tmp_path: Path) -> None:
+    write(tmp_path)
+    change(tmp_path / "tokenizer_config.json", {"bos_token": BOS, "add_bos_token": True, "add_eos_token": True})
+    assert inspect(tmp_path).text.tokenizer["adds"] == "<|im_start|> before and <|im_end|> after a text"
+
+
 @pytest.mark.parametrize(
     ("prefix", "adds_bos", "expected"),
     [

@@ -48,6 +48,15 @@ def test_a_vocabulary_beside(tmp_path: Path) -> None:
     assert token_ids(tmp_path) == {"tokenizer.vocabulary"}
 
 
+def test_lines_of_a_vocabulary(tmp_path: Path) -> None:
+    write(tmp_path)
+    tokens = [token for token, _ in sorted(tokenizer_json()["model"]["vocab"].items(), key=lambda item: item[1])]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens), encoding="utf-8")
+    assert token_ids(tmp_path) == set()
+    (tmp_path / "vocab.txt").write_text("\n".join([tokens[1], tokens[0], *tokens[2:]]), encoding="utf-8")
+    assert token_ids(tmp_path) == {"tokenizer.vocabulary"}
+
+
 def test_an_end_that_is_an_ordinary_token(tmp_path: Path) -> None:
     write(tmp_path)
     change(tmp_path / "generation_config.json", {"eos_token_id": [258, 97]})

@@ -61,3 +61,4 @@ def test_a_model_that_is_refused_is_described_all_the_same(tmp_path: Path) -> No
     assert report.model["architecture"] == "BertModel (as the file says)"
     assert report.text.tokenizer["size"] == "259 tokens"
     assert report.num_parameters == 156_608
+    assert report.num_files == 5

@@ -69,7 +69,7 @@ class Ignored:
 
 def split_files(subject: Subject) -> tuple[set[str], list[Ignored]]:
     """Names of the files that are read, and why the others are not."""
-    used = {file.path.name for file in subject.checkpoint.files} if subject.checkpoint is not None else set()
+    used = set(subject.weight_names)
     if subject.directory is None:
         return set(subject.names), []
     reasons: dict[str, list[str]] = {}

@@ -61,6 +61,7 @@ def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
         return facts
     facts.tokenizer = describe_tokenizer(subject, tokenizer)
     facts.special_ids = sorted(tokenizer.special_ids)
+    facts.findings += check_vocabulary(subject, tokenizer)
     if checkpoint is None:
         return facts
     generation = subject.attempt(lambda: checkpoint.generation)
@@ -68,7 +69,6 @@ def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
     facts.end_ids = {end: tokenizer.id_to_token(end) for end in ends if end < tokenizer.vocab_size}
     facts.findings += _check_tokenizer(subject, tokenizer, checkpoint.spec.vocab_size)
     facts.findings += _check_ends(subject, tokenizer)
-    facts.findings += check_vocabulary(subject, tokenizer)
     facts.findings += check_plain_ends(tokenizer, facts.end_ids)
     if source.chat_template is None and not source.chat_templates:
         facts.findings.append(Finding("template.missing", "There is none in any of the places it may be."))
@@ -174,13 +174,10 @@ def describe_tokenizer(subject: Subject, tokenizer: Tokenizer) -> dict[str, str]
     size = f"{tokenizer.vocab_size:,} tokens" + (f", {spare:,} rows without one" if spare > 0 else "")
     named = {name.removesuffix("_token").upper(): text for name, text in tokenizer.special_texts.items()}
     special = [f"{name} {text!r} ({tokenizer.token_to_id(text)})" for name, text in named.items()]
-    ids = tokenizer.encode("x")
-    plain = tokenizer.encode("x", add_special_tokens=False)
-    adds = [
-        word
-        for word, is_there in (("BOS before", ids[:1] != plain[:1]), ("EOS after", ids[-1:] != plain[-1:]))
-        if is_there
-    ]
+    ids, plain = tokenizer.encode("x"), tokenizer.encode("x", add_special_tokens=False)
+    before = next((n for n in range(len(ids)) if ids[n : n + len(plain)] == plain), len(ids))
+    borders = (("before", ids[:before]), ("after", ids[before + len(plain) :]))
+    adds = [f"{' '.join(map(tokenizer.id_to_token, tokens))} {where}" for where, tokens in borders if tokens]
     return {
         "kind": kind,
         "size": size,

@@ -14,6 +14,8 @@ from pelton.inspection.sentencepiece_model import read_pieces
 from pelton.inspection.subject import Subject
 from pelton.tokenization.tokenizer import Tokenizer
 
+_MAX_TEXT_BYTES = 16 << 20
+
 
 def load_if_there(path: Path) -> dict[str, Any]:
     """The object in a file that may be missing or damaged; whoever needs it says so."""
@@ -48,7 +50,22 @@ def check_vocabulary(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:
         seen = f"{len(changed):,} tokens have other ids in vocab.json" if changed else "vocab.json lacks tokens"
         findings.append(Finding("tokenizer.vocabulary", f"{seen}: {listed([repr(t) for t in changed[:3]] or ['-'])}."))
     findings += _check_pieces(directory / "tokenizer.model", tokenizer)
-    return findings
+    return findings + _check_lines(directory / "vocab.txt", tokenizer)
+
+
+def _check_lines(path: Path, tokenizer: Tokenizer) -> list[Finding]:
+    """The vocabulary of WordPiece, one token in a line."""
+    if not path.is_file() or path.stat().st_size > _MAX_TEXT_BYTES:
+        return []
+    lines = path.read_bytes().decode("utf-8", "replace").splitlines()
+    changed = [
+        f"{id_} is {line!r}"
+        for id_, line in enumerate(lines)
+        if (tokenizer.id_to_token(id_) if id_ < tokenizer.vocab_size else "") != line
+    ]
+    if not changed:
+        return []
+    return [Finding("tokenizer.vocabulary", f"{len(changed):,} lines of {path.name} differ: {listed(changed[:3])}.")]
 
 
 def _check_pieces(path: Path, tokenizer: Tokenizer) -> list[Finding]:

@@ -44,6 +44,7 @@ class Subject:
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)  # by file name, those that are there
     metadata: Mapping[str, Value] = field(default_factory=dict)  # of a GGUF file
     raw: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict)  # of a refused model: tensors as they lie
+    weight_names: frozenset[str] = frozenset()  # files that hold its tensors
     names: tuple[str, ...] = ()  # every file below the directory, relative; of a model in files alone, these
 
     @property
@@ -101,6 +102,7 @@ def open_subject(path: Path) -> Subject:
         _read_what_is_left(subject)
         return subject
     subject.tensors = subject.checkpoint.tensors
+    subject.weight_names = frozenset(file.path.name for file in subject.checkpoint.files)
     if directory is None:
         subject.names = tuple(file.path.name for file in subject.checkpoint.files)  # all parts of a split one
     if isinstance(subject.checkpoint, GgufCheckpoint):
@@ -150,11 +152,13 @@ def _read_what_is_left(subject: Subject) -> None:
             placed = subject.attempt(lambda: read(path))
         subject.tensors = {name: tensor.info for name, tensor in (placed or {}).items()}
         subject.raw = {name: partial(_read_placed, tensor) for name, tensor in (placed or {}).items()}
+        subject.weight_names = frozenset(tensor.file.path.name for tensor in (placed or {}).values())
     elif subject.format == "gguf":
         file = next(iter(sorted(path.glob("*.gguf"))), path) if path.is_dir() else path
         container = subject.attempt(lambda: read_model(file)) or subject.attempt(lambda: read_container(file))
         if container is not None:
             subject.metadata = container.metadata
+            subject.weight_names = frozenset(part.path.name for part in container.files)
             subject.tensors = {name: tensor.info for name, tensor in container.tensors.items()}
             places = {name: PlacedTensor(at.info, at.file, at.offset) for name, at in container.tensors.items()}
             subject.raw = {name: partial(_read_placed, tensor) for name, tensor in places.items()}

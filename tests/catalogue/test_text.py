@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from tests.fakes import CHAT_TEMPLATE, TinyModel, tokenizer_json
 from tests.inspection.models import change, found, inspect, pre_tokenizer, write
+from tests.inspection.test_check_order import PAIRS, write_merges
 from tests.model_files import llama_gguf, strings, text, u32
 from transformers import GenerationConfig
 
@@ -83,6 +84,17 @@ def test_a_mistral_tokenizer_with_the_pattern_of_llama(tmp_path: Path) -> None:
     """F7."""
     set_tokenizer(write(tmp_path, "MistralForCausalLM"), pre_tokenizer=pre_tokenizer("llama-bpe"))
     assert "tokenizer.regex" in found(tmp_path)
+
+
+def test_two_entries_of_a_vocabulary_that_were_exchanged(tmp_path: Path) -> None:
+    """N12."""
+    write(tmp_path)
+    order = list(range(len(PAIRS)))
+    write_merges(tmp_path, order)
+    assert "tokenizer.order" not in found(tmp_path)
+    order[30], order[200] = order[200], order[30]
+    write_merges(tmp_path, order)
+    assert "tokenizer.order" in found(tmp_path)
 
 
 def test_an_export_without_merges_or_template_is_told(tmp_path: Path) -> None:

@@ -216,6 +216,19 @@ def test_a_bias_that_the_configuration_does_not_know_is_refused() -> None:
         load(read(make_config("llama")), tensors)
 
 
+def test_a_qwen2_without_biases_has_lost_them(tmp_path: Path) -> None:
+    """E3: that the file has none was taken for what the model is."""
+    (tmp_path / "x.gguf").write_bytes(llama_gguf("qwen2"))
+    with open_checkpoint(tmp_path / "x.gguf") as checkpoint:
+        spec = checkpoint.spec
+    tensors = make_tensors(spec, "gguf")
+    without = {name: array for name, array in tensors.items() if not name.endswith("bias")}
+    assert len(without) == len(tensors) - 6
+    load(spec, tensors, "gguf")
+    with pytest.raises(CheckpointError, match=r"attn_q\.bias.* missing"):
+        load(spec, without, "gguf")
+
+
 def test_stale_shards_beside_an_index_are_told_and_not_read(tmp_path: Path) -> None:
     """M2: every file of the directory was merged."""
     shard(write(tmp_path))

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from tests.fakes import TinyModel
 from tests.inspection.models import change, found, inspect, write
-from tests.model_files import f32, llama_gguf, safetensors_bytes
+from tests.model_files import f32, gguf_bytes, gguf_matrix, llama_gguf, llama_metadata, safetensors_bytes, u32
 
 pytestmark = pytest.mark.unit
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
@@ -72,6 +72,14 @@ def test_a_head_that_is_stored_although_it_is_tied(tmp_path: Path, added: float,
 
     write(tmp_path, "Qwen2ForCausalLM", tensors=store)
     assert {id_ for id_ in found(tmp_path) if "tie" in id_} == {expected}
+
+
+@pytest.mark.parametrize(("hidden", "expected"), [(4096, True), (2048, False)])
+def test_a_tied_head_in_a_large_model(tmp_path: Path, hidden: int, expected: bool) -> None:
+    """The sizes of the file, without layers: a conversion may have lost the head."""
+    metadata = llama_metadata(ARCH__embedding_length=u32(hidden))
+    (tmp_path / "x.gguf").write_bytes(gguf_bytes(metadata, [gguf_matrix("token_embd.weight", 8, hidden)]))
+    assert ("config.tied-large" in found(tmp_path / "x.gguf")) == expected
 
 
 def test_fields_that_are_ignored_are_named(tmp_path: Path) -> None:

@@ -133,6 +133,32 @@ def test_a_known_pattern_is_named_and_one_of_another_family_suspected(tmp_path: 
         assert ("tokenizer.regex" in {finding.id for finding in report.findings}) == is_wrong
 
 
+def test_a_pattern_of_no_known_model_is_told(tmp_path: Path) -> None:
+    write(tmp_path)
+    steps = pre_tokenizer("qwen2")
+    steps["pretokenizers"][0]["pattern"]["Regex"] += "|x+"
+    (tmp_path / "tokenizer.json").write_text(json.dumps({**tokenizer_json(), "pre_tokenizer": steps}))
+    assert "tokenizer.pattern" in text_ids(tmp_path)
+
+
+def test_markers_of_a_template_that_the_vocabulary_does_not_mark(tmp_path: Path) -> None:
+    """The token is there, as an ordinary one: a template that writes its text gets pieces."""
+    document = tokenizer_json()
+    vocabulary = document["model"]["vocab"]
+    del vocabulary[next(text for text, id_ in vocabulary.items() if id_ == 200)]
+    vocabulary["<turn>"] = 200
+    (write(tmp_path) / "tokenizer.json").write_text(json.dumps(document))
+    set_template(tmp_path, CHAT_TEMPLATE + "{% if false %}<turn>{% endif %}")
+    assert "tokenizer.special" in text_ids(tmp_path)
+
+
+def test_gemma_needs_bos(tmp_path: Path) -> None:
+    write(tmp_path, "Gemma3ForCausalLM")
+    assert "tokenizer.no-bos" in text_ids(tmp_path)
+    change(tmp_path / "tokenizer_config.json", {"bos_token": BOS, "add_bos_token": True})
+    assert "tokenizer.no-bos" not in text_ids(tmp_path)
+
+
 def test_patterns_of_steps() -> None:
     assert find_pattern({"type": "Split", "pattern": {"Regex": "x"}}) == "x"
     assert find_pattern({"type": "Split", "pattern": {"String": "x"}}) is None

@@ -28,6 +28,7 @@ _CODE_FIELDS = (
 _HARMLESS_ATTENTION = {None, "eager", "sdpa", "flash_attention_2", "flex_attention"}
 _DTYPES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 _LLAMA3_BASE, _LLAMA3_TRAINED = 500_000.0, 8192  # longer contexts came with 3.1, which scales
+_LARGE, _UNTIED_WHEN_LARGE = 4096, ("llama", "mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe")
 _HEAD_SAMPLE_ROWS = 512
 _NEVER = 1 << 40  # model_max_length of tokenizers that do not know it
 
@@ -160,6 +161,9 @@ def _check_rope_lengths(subject: Subject, spec: ModelSpec) -> list[Finding]:
     if not scalings and spec.architecture == "llama" and spec.max_position > _LLAMA3_TRAINED and _has_llama3_base(spec):
         seen = f"{spec.max_position:,} tokens with the base of Llama 3, which was trained on {_LLAMA3_TRAINED:,}"
         findings.append(Finding("config.rope-missing", f"{seen}, and without the scaling of Llama 3.1."))
+    if spec.tied_embeddings and spec.hidden_size >= _LARGE and spec.architecture in _UNTIED_WHEN_LARGE:
+        seen = f"{spec.architecture} of {spec.hidden_size:,} channels, and no head is stored"
+        findings.append(Finding("config.tied-large", f"{seen}."))
     architecture = subject.metadata.get("general.architecture")
     has_rope = any(layer.rope is not None for layer in spec.layers)
     if has_rope and architecture is not None and f"{architecture}.rope.freq_base" not in subject.metadata:

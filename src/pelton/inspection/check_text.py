@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pelton.errors import EngineError
+from pelton.inspection.check_order import check_order
 from pelton.inspection.check_vocabulary import check_plain_ends, check_vocabulary, load_if_there
 from pelton.inspection.finding import Finding
 from pelton.inspection.scan import listed
@@ -33,6 +34,7 @@ _CONVERSATION = [
     {"role": "assistant", "content": "four"},
 ]
 _MAX_CHECKED_SPECIALS = 2000
+_MARKER = re.compile(r"<\|?[A-Za-z_][A-Za-z0-9_]{0,40}\|?>|\[/?[A-Z_]{3,20}\]")
 _SENTENCE = re.compile(r"(?:[A-Za-z][A-Za-z,.;:'-]*[ ]){4,}[A-Za-z][A-Za-z,.;:'-]*")
 
 
@@ -67,7 +69,8 @@ def read_text_facts(subject: Subject, worker: TemplateWorker) -> TextFacts:
     generation = subject.attempt(lambda: checkpoint.generation)
     ends = [*(generation.eos_token_ids if generation is not None else ()), *sorted(tokenizer.end_token_ids)]
     facts.end_ids = {end: tokenizer.id_to_token(end) for end in ends if end < tokenizer.vocab_size}
-    facts.findings += _check_tokenizer(subject, tokenizer, checkpoint.spec.vocab_size)
+    markers = _MARKER.findall(source.chat_template or "")[:200]
+    facts.findings += _check_tokenizer(subject, tokenizer, checkpoint.spec.vocab_size, set(markers))
     facts.findings += _check_ends(subject, tokenizer)
     facts.findings += check_plain_ends(tokenizer, facts.end_ids)
     if source.chat_template is None and not source.chat_templates:
@@ -222,7 +225,8 @@ def find_pattern(step: Any) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _check_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int) -> list[Finding]:
+def _check_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int, markers: set[str]) -> list[Finding]:
+    """`markers` are texts of the template that look like special tokens, which the vocabulary may not mark as such."""
     findings = []
     if tokenizer.vocab_size > num_rows:
         findings.append(
@@ -230,26 +234,25 @@ def _check_tokenizer(subject: Subject, tokenizer: Tokenizer, num_rows: int) -> l
                 "tokenizer.rows", f"The tokenizer has {tokenizer.vocab_size:,} tokens, the model {num_rows:,} rows."
             )
         )
+    marked = {token_id for text in markers if (token_id := tokenizer.token_to_id(text)) is not None}
     split = [
         text
-        for id_ in sorted(tokenizer.special_ids)[:_MAX_CHECKED_SPECIALS]
+        for id_ in sorted({*sorted(tokenizer.special_ids)[:_MAX_CHECKED_SPECIALS], *marked})
         if (text := tokenizer.id_to_token(id_)) and id_ not in tokenizer.encode(f"a{text}b", add_special_tokens=False)
     ]
     if split:
         findings.append(
             Finding("tokenizer.special", f"{listed([repr(text) for text in split])}: not one id between letters.")
         )
-    if subject.config.get("model_type") in ("mistral", "mixtral", "ministral") and _has_pattern_of(
-        subject, "llama-bpe"
-    ):
+    pre = _describe_kind(subject)[1]
+    if subject.config.get("model_type") in ("mistral", "mixtral", "ministral") and "(the words of llama-bpe)" in pre:
         findings.append(Finding("tokenizer.regex", "A Mistral tokenizer cuts words with the pattern of Llama 3."))
-    return findings
-
-
-def _has_pattern_of(subject: Subject, name: str) -> bool:
-    directory = subject.directory
-    document = load_if_there(directory / "tokenizer.json") if directory is not None else {}
-    return f"(the words of {name})" in _describe_pre(document.get("pre_tokenizer"))
+    if pre.endswith("of its own)"):
+        findings.append(Finding("tokenizer.pattern", f"{pre}."))
+    is_gemma = subject.checkpoint is not None and subject.checkpoint.spec.architecture.startswith("gemma")
+    if is_gemma and tokenizer.encode("x")[:1] != [tokenizer.bos_token_id]:
+        findings.append(Finding("tokenizer.no-bos", "Gemma's texts begin with it."))
+    return findings + check_order(subject)
 
 
 def _check_ends(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:

@@ -108,6 +108,11 @@ KINDS: Final[dict[str, Kind]] = {
         "a head that is stored and differs from the embedding, in a model that ties them",
         "It is refused. Set tie_word_embeddings to false if the stored head is meant, or remove it.",
     ),
+    "config.tied-large": Kind(
+        "warning",
+        "a tied head in a model of a size that has one of its own",
+        "A conversion may have lost it. Compare with the original model's tie_word_embeddings.",
+    ),
     "config.tie-twice": Kind(
         "note",
         "a head that is stored although it is tied",
@@ -168,6 +173,22 @@ KINDS: Final[dict[str, Kind]] = {
         "warning",
         "a vocabulary beside tokenizer.json that differs from it",
         "tokenizer.json is read here; programs that read the other file get other ids. Remove the one that is wrong.",
+    ),
+    "tokenizer.order": Kind(
+        "warning",
+        "tokens whose ids are out of the order of their merges",
+        "Two entries of the vocabulary may have been exchanged, which changes what is read and written. Compare the "
+        "SHA-256 (--hash) with the publisher's.",
+    ),
+    "tokenizer.pattern": Kind(
+        "note",
+        "words that are cut by a pattern of no known model",
+        "It is used as it is written. Other programs go by the family's pattern, and get other ids.",
+    ),
+    "tokenizer.no-bos": Kind(
+        "warning",
+        "a family that needs BOS, and a tokenizer that adds none",
+        "Plain texts go to the model without it. Compare add_bos_token with the original model's.",
     ),
     "tokenizer.plain-end": Kind(
         "warning",

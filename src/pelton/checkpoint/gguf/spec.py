@@ -189,7 +189,8 @@ def _with_experts(
 
 
 def _read_qwen2(fields: Fields, container: Container, architecture: str) -> Spec:
-    return _read_decoder(fields, container, architecture, theta=None)
+    """Biases on q, k and v are part of the architecture: a file without them has lost them."""
+    return {**_read_decoder(fields, container, architecture, theta=None), "qkv_bias": True}
 
 
 def _read_qwen3(fields: Fields, container: Container, architecture: str) -> Spec:

@@ -28,6 +28,8 @@ LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_fr
         ({"rope_scaling": {**LLAMA3, "original_max_position_embeddings": 512}}, {"config.rope-original"}),
         ({"original_max_position_embeddings": 64}, {"config.rope-missing"}),
         ({"torch_dtype": "float16"}, {"config.dtype"}),
+        ({"model_type": "mistral"}, {"config.model-type"}),
+        ({"model_type": None}, set()),
     ],
 )
 def test_fields(tmp_path: Path, fields: dict[str, Any], expected: set[str]) -> None:

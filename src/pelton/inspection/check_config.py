@@ -41,7 +41,16 @@ def check_config(subject: Subject) -> list[Finding]:
     if subject.checkpoint is not None:
         findings += _check_rope_lengths(subject, subject.checkpoint.spec)
         findings += _check_dtype(subject)
+        findings += _check_model_type(subject.config, subject.checkpoint.spec.architecture)
     return findings
+
+
+def _check_model_type(config: Mapping[str, Any], architecture: str) -> list[Finding]:
+    """transformers builds a model by its type, other programs by its architecture."""
+    given = config.get("model_type")
+    if given in (None, "", architecture, f"{architecture}_text"):
+        return []
+    return [Finding("config.model-type", f"{architecture!r} by architectures, {str(given)[:40]!r} by model_type.")]
 
 
 def _check_dtype(subject: Subject) -> list[Finding]:

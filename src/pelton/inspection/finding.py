@@ -83,6 +83,11 @@ KINDS: Final[dict[str, Kind]] = {
         "fields that ask other programs to run code or to fetch it",
         "They are inert here. Do not open the model with a program that trusts remote code.",
     ),
+    "config.model-type": Kind(
+        "warning",
+        "a model_type that is not that of the architecture",
+        "The architecture decides here; programs that go by model_type build another model, with other defaults.",
+    ),
     "config.rope-twice": Kind(
         "error",
         "rotary fields that disagree",

@@ -101,7 +101,7 @@ PLACES: Mapping[str, tuple[Callable[[Path], None], str]] = {
     "a link outside": (make_link_outside, "leads out of the directory"),
     "a link to itself": (lambda path: path.symlink_to(path.name), "not there|too many|leads|cannot be opened"),
     "empty": (lambda path: path.touch(), "is empty"),
-    "text": (lambda path: path.write_text("<html>not found</html>") and None, "begins with|claims a header"),
+    "text": (lambda path: path.write_text("<html>not found</html>") and None, "is a web page"),
 }
 
 

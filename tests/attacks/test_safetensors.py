@@ -62,6 +62,10 @@ TWICE = b'{"t":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"t":{"dtype":"%s
 FILES: dict[str, tuple[bytes, str]] = {
     "empty": (b"", "is empty"),
     "seven bytes": (bytes(7), "too few"),
+    "a pointer": (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "only a pointer of git-lfs"),
+    "a page": (b"<!DOCTYPE html><html>", "is a web page"),
+    "a zip archive": (b"PK\x03\x04" + bytes(range(1, 100)), r"a zip archive, as PyTorch writes them"),
+    "a GGUF file": (b"GGUF\x03" + bytes(100), "claims a header|is a GGUF file"),
     "no header": (bytes(8), "begins with"),
     "header of one byte": (safetensors_bytes(b"{"), "not valid JSON"),
     "header of 2^63": (safetensors_bytes({}, length=1 << 63), "claims a header of 9223372036854775808"),

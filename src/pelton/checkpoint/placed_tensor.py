@@ -49,7 +49,7 @@ class PlacedTensor:
     record: Record | None = None
 
     def rows(self) -> Bytes | Conversion:
-        """[rows, row_bytes]: a view where nothing is to be done, else rows that are checked or put in order when made."""
+        """[rows, row_bytes]: a view where nothing is to be done, else rows that are checked or ordered when made."""
         if self.strides is None and self.record is None:
             return self._plain()
         recipe = "checked" if self.strides is None else f"strides {list(self.strides)} of {list(self.info.shape)}"

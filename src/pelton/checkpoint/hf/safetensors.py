@@ -15,6 +15,7 @@ from typing import Any
 
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.fields import short
+from pelton.checkpoint.foreign_content import HEAD_BYTES, describe_content
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.scheme import GROUPED, SCHEMES, Scheme
@@ -74,6 +75,8 @@ def _read_header(file: MappedFile) -> tuple[int, dict[str, Any]]:
         raise CheckpointError(f"{file.path}: has {file.size} bytes, too few for a safetensors file.")
     length = int.from_bytes(file.data[:_LENGTH_BYTES].tobytes(), "little")
     if length > _MAX_HEADER_BYTES:
+        if what := describe_content(file.data[:HEAD_BYTES].tobytes()):
+            raise CheckpointError(f"{file.path}: {what}")
         raise CheckpointError(
             f"{file.path}: claims a header of {length} bytes; at most {_MAX_HEADER_BYTES} are allowed. "
             "It is damaged or not a safetensors file."

@@ -13,6 +13,7 @@ from typing import Final
 
 from pelton.checkpoint.contract import TensorInfo
 from pelton.checkpoint.fields import short
+from pelton.checkpoint.foreign_content import HEAD_BYTES, describe_content
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.placed_tensor import PlacedTensor, Record
 from pelton.checkpoint.pytorch.archive import read_archive, read_small
@@ -26,7 +27,6 @@ _DATA, _STORAGES = "data.pkl", "data/"
 _MAX_SMALL_BYTES = 128
 _NOTES = ("version", "byteorder", ".format_version", ".storage_alignment", ".data/serialization_id")
 _VERSIONS = (b"2", b"3")
-_TAR_AT, _TAR = 257, b"ustar"
 _CONVERT = (
     "Where you trust its author, load it with PyTorch and save the state dict again with torch.save or as safetensors."
 )
@@ -62,22 +62,10 @@ def find_shared(placed: Mapping[str, PlacedTensor]) -> list[tuple[str, ...]]:
 
 def _check_kind(file: MappedFile) -> None:
     """Refuse what is no zip archive, in words that fit what it is instead."""
-    head = file.data[:512].tobytes()
-    if head.startswith(b"PK\x03\x04"):
-        return
-    if head[_TAR_AT : _TAR_AT + len(_TAR)] == _TAR:
-        what = f"is a tar archive, as PyTorch wrote before 0.1.10; those are not read. {_CONVERT}"
-    elif head.startswith(b"\x80") and head[1:2] in b"\x02\x03\x04\x05":
-        what = f"is a bare pickle, as PyTorch wrote before 1.6; those are not read. {_CONVERT}"
-    elif head.startswith(b"GGUF"):
-        what = "is a GGUF file. Give it the suffix .gguf."
-    elif head[8:9] == b"{":
-        what = "looks like safetensors. Give it the suffix .safetensors."
-    elif head.startswith(b"version https://git-lfs"):
-        what = "is only a pointer of git-lfs to the file. Fetch the file itself."
-    else:
-        what = f"begins with {head[:8]!r}: it is not a file of PyTorch."
-    raise CheckpointError(f"{file.path}: {what}")
+    head = file.data[:HEAD_BYTES].tobytes()
+    if not head.startswith(b"PK\x03\x04"):
+        what = describe_content(head) or f"begins with {head[:8]!r}: it is not a file of PyTorch."
+        raise CheckpointError(f"{file.path}: {what}")
 
 
 def _strip_root(file: MappedFile, records: Mapping[str, Record]) -> dict[str, Record]:

@@ -27,9 +27,9 @@ def test_every_kind_of_difference_has_a_name(with_tokenizer: Path, tmp_path: Pat
     assert find(with_tokenizer, copy) == []
     config = json.loads((copy / "config.json").read_text())
     (copy / "config.json").write_text(json.dumps({**config, "rms_norm_eps": 1e-3}))
-    (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": [632]}))
+    (copy / "generation_config.json").write_text(json.dumps({"eos_token_id": [632], "top_k": 20, "do_sample": True}))
     (copy / "chat_template.jinja").write_text("{{ messages[0].content }}\n\n")
     tokenizer = json.loads((copy / "tokenizer.json").read_text())
     tokenizer["model"]["merges"] = tokenizer["model"]["merges"][:3]
     (copy / "tokenizer.json").write_text(json.dumps(tokenizer))
-    assert set(find(with_tokenizer, copy)) == {"norm_eps", "eos_token_id", "tokenizer", "chat_template"}
+    assert set(find(with_tokenizer, copy)) == {"norm_eps", "temperature", "eos_token_id", "tokenizer", "chat_template"}

@@ -8,20 +8,25 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 from tests.conversion.test_restore import make_quantized, run
+from tests.conversion.test_to_gguf import with_tokenizer
 from tests.models.architectures import make_model
 from tests.models.test_parity import load
 
 from pelton.backends.reference import ReferenceBackend
 from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.writer import write_gguf
+from pelton.checkpoint.outgoing import Outgoing, outgoing
 from pelton.conversion.convert import Options, Progress, convert
 from pelton.conversion.restore import SIDE_FILE
-from pelton.conversion.to_gguf import make_gguf
+from pelton.conversion.to_gguf import DTYPES, TENSOR, make_gguf
 from pelton.errors import CheckpointError
 from pelton.runner.direct_step import logits_of
 
 pytestmark = pytest.mark.cpu
+__all__ = ["with_tokenizer"]
 PROMPT = torch.tensor([[3, 9, 27, 2, 11, 5]])
 
 
@@ -100,3 +105,35 @@ def test_a_gguf_as_pytorch_says_the_same_in_transformers(tmp_path: Path) -> None
     assert torch.equal(say(tmp_path / "hf"), say(tmp_path / "bin"))
     run(tmp_path / "bin", tmp_path / "b.gguf")
     assert (tmp_path / "b.gguf").read_bytes() == raw
+
+
+def test_a_norm_that_was_changed_since_is_not_overruled(tmp_path: Path) -> None:
+    make_model("gemma3", tmp_path / "hf")
+    name = "model.norm.weight"
+    weights = load_file(tmp_path / "hf" / "model.safetensors")
+    weights[name] = weights[name] * 1e-3 + 1e-9  # adding one to these and taking it away again is not exact
+    save_file(weights, tmp_path / "hf" / "model.safetensors", metadata={"format": "pt"})
+    run(tmp_path / "hf", tmp_path / "m.gguf")
+    run(tmp_path / "m.gguf", tmp_path / "back")
+    assert torch.equal(load_file(tmp_path / "back" / "model.safetensors")[name], weights[name])
+    with open_checkpoint(tmp_path / "m.gguf") as checkpoint:
+        assert isinstance(checkpoint, GgufCheckpoint)
+        assert TENSOR + name in checkpoint.metadata
+        tensors = [outgoing(each, checkpoint.read(each)) for each in checkpoint.tensors]
+        at = next(index for index, each in enumerate(tensors) if each.name == "output_norm.weight")
+        twos = np.full((1, tensors[at].shape[0]), 2, np.float32).view(np.uint8)
+        tensors[at] = Outgoing("output_norm.weight", tensors[at].shape, "F32", lambda: twos)
+        write_gguf(tmp_path / "n.gguf", checkpoint.metadata, tensors)
+    run(tmp_path / "n.gguf", tmp_path / "new")
+    assert (load_file(tmp_path / "new" / "model.safetensors")[name] == 1).all()
+
+
+def test_defaults_that_were_changed_since_are_told(with_tokenizer: Path, tmp_path: Path) -> None:
+    run(with_tokenizer, tmp_path / "m.gguf")
+    with open_checkpoint(tmp_path / "m.gguf") as checkpoint:
+        assert isinstance(checkpoint, GgufCheckpoint)
+        tensors = [outgoing(each, checkpoint.read(each)) for each in checkpoint.tensors]
+        keys = {**checkpoint.metadata, "general.sampling.temp": 1.5, DTYPES: '{"model.norm.weight": [1]}'}
+        write_gguf(tmp_path / "n.gguf", keys, tensors)
+    with pytest.raises(CheckpointError, match=r"temperature: 1\.5 becomes 0\.7"):
+        run(tmp_path / "n.gguf", tmp_path / "back")

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from pelton.checkpoint.contract import Checkpoint
+from pelton.checkpoint.contract import Checkpoint, GenerationDefaults
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.conversion.hf_tokenizer_files import list_ends, open_tokenizer
 from pelton.conversion.result import Loss
 from pelton.conversion.sample_text import list_samples
-from pelton.conversion.spec_loss import compare_specs
+from pelton.conversion.spec_loss import compare_specs, is_close
 
 
 def compare(source: Checkpoint, part: Path, spec: ModelSpec) -> Iterator[Loss]:
@@ -21,8 +21,17 @@ def compare(source: Checkpoint, part: Path, spec: ModelSpec) -> Iterator[Loss]:
     with target:
         for each in compare_specs(spec, target.spec):
             yield Loss(each.field, f"{each.source} becomes {each.target}", True)
+        yield from _compare_defaults(source.generation, target.generation)
         if source.has_tokenizer and target.has_tokenizer:
             yield from _compare_texts(source, target)
+
+
+def _compare_defaults(ours: GenerationDefaults, theirs: GenerationDefaults) -> Iterator[Loss]:
+    """Sampling defaults. What begins a text is seen in its tokens; how long it may get a GGUF has no word for."""
+    for name in ("temperature", "top_p", "top_k", "min_p", "repetition_penalty"):
+        before, after = getattr(ours, name), getattr(theirs, name)
+        if not is_close(before, after):
+            yield Loss(name, f"{before} becomes {after}", True)
 
 
 def _compare_texts(source: Checkpoint, target: Checkpoint) -> Iterator[Loss]:

@@ -19,10 +19,10 @@ from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.checkpoint.outgoing import Outgoing
-from pelton.checkpoint.scheme import DENSE
+from pelton.checkpoint.scheme import DENSE, row_bytes
 from pelton.checkpoint.strict_json import parse_object
-from pelton.checkpoint.weight import Bytes
-from pelton.conversion.dense import as_dense, is_exact
+from pelton.checkpoint.weight import Bytes, Tensor
+from pelton.conversion.dense import as_dense, has_numbers, is_exact
 from pelton.conversion.gguf_keys import make_keys
 from pelton.conversion.hf_config import make_config
 from pelton.conversion.hf_files import directory_of, is_adapter, list_left, read_carried
@@ -39,6 +39,7 @@ from pelton.conversion.result import Loss, Output, TensorRecord
 from pelton.conversion.spec_loss import compare_specs
 from pelton.conversion.to_gguf import DTYPES, FILE, TENSOR, TOKENIZER_JSON
 from pelton.errors import CheckpointError
+from pelton.loading.transform import plus_one
 from pelton.tokenization.source import GgufTokenizerSource
 
 _NAMES: Final = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -55,8 +56,8 @@ def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
     stored = _StoredSchemes(checkpoint, scheme)
     tensors, records, losses = [], [], list[Loss]()
     for piece in pieces:
-        target = stored.find(piece)
-        tensors.append(Outgoing(piece.name, piece.shape, target, stored.maker(piece, target)))
+        target, make = stored.find(piece)
+        tensors.append(Outgoing(piece.name, piece.shape, target, make))
         cast = () if target == piece.scheme else (f"as {target}",)
         records.append(TensorRecord(piece.name, piece.sources, (*piece.steps, *cast), target))
         if piece.scheme != target != "F32" and scheme is not None:
@@ -76,32 +77,42 @@ class _StoredSchemes:
     """In which dense scheme each tensor is written."""
 
     def __init__(self, checkpoint: GgufCheckpoint, scheme: str | None) -> None:
-        self._metadata = checkpoint.metadata
+        self._checkpoint = checkpoint
         self._wanted = scheme
         told = checkpoint.metadata.get(DTYPES)
         self._told: dict[str, Any] = parse_object(told.encode(), DTYPES) if isinstance(told, str) else {}
         is_dense = all(info.scheme in DENSE for info in checkpoint.tensors.values())
         self._main = _SCHEMES.get(checkpoint.spec.weight_dtype, "F32") if is_dense else "F32"
 
-    def find(self, piece: Piece) -> str:
-        """What was asked for, what the source was once, or what holds the numbers: as most weights if that is exact."""
+    def find(self, piece: Piece) -> tuple[str, Callable[[], Bytes]]:
+        """The scheme that was asked for, that the source had once, or that holds the numbers; and the bytes in it."""
+        kept = self._find_kept(piece)
+        if kept is not None and self._wanted is None:
+            return kept.scheme, lambda: kept.payload
+        scheme = self._wanted or self._choose(piece)
+        return scheme, lambda: as_dense(piece.read(), scheme).payload
+
+    def _choose(self, piece: Piece) -> str:
+        """As it was once or as most weights are, if that is exact."""
         told = self._told.get(piece.name)
-        if self._wanted is not None:
-            return self._wanted
-        if told in DENSE and (TENSOR + piece.name in self._metadata or is_exact(piece.read(), told)):
-            return str(told)
+        if isinstance(told, str) and told in DENSE and is_exact(piece.read(), told):
+            return told
         if piece.scheme not in DENSE:
             return "F32"
         if piece.scheme == "F32" and self._main != "F32" and is_exact(piece.read(), self._main):
             return self._main
         return piece.scheme
 
-    def maker(self, piece: Piece, scheme: str) -> Callable[[], Bytes]:
-        """The bytes: those that were kept because they cannot be computed back, or the piece's."""
-        kept = self._metadata.get(TENSOR + piece.name)
-        if isinstance(kept, np.ndarray) and kept.dtype == np.uint8 and scheme == self._told.get(piece.name):
-            return _give(kept.reshape(1, -1).view(np.uint8))
-        return lambda: as_dense(piece.read(), scheme).payload
+    def _find_kept(self, piece: Piece) -> Tensor | None:
+        """The bytes of a norm that cannot be computed back, if the norm of the GGUF is still made of them."""
+        raw, told = self._checkpoint.metadata.get(TENSOR + piece.name), self._told.get(piece.name)
+        if not isinstance(raw, np.ndarray) or raw.dtype != np.uint8 or not isinstance(told, str) or told not in DENSE:
+            return None
+        if "undo plus_one" not in piece.steps or len(raw) != row_bytes(told, piece.shape[-1]):
+            return None
+        kept = Tensor(piece.name, piece.shape, told, raw.view(np.uint8)[None, :])
+        (name,) = piece.sources
+        return kept if has_numbers(plus_one(kept), self._checkpoint.read(name)) else None
 
 
 def _name_dtype(tensors: list[Outgoing]) -> str:

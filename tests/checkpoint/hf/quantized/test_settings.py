@@ -78,7 +78,7 @@ def test_compressed_tensors() -> None:
     ("config", "message"),
     [
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "quantized with 'bitsandbytes', which cannot be read"),
-        ({"quant_method": "fp8", "weight_block_size": [128, 128]}, "quantized with 'fp8'.* gptq, awq or compressed"),
+        ({"quant_method": "quark", "weight_block_size": [128, 128]}, "quantized with 'quark'.* gptq, awq, fp8 or comp"),
         ({"quant_method": "mxfp4"}, "quantized with 'mxfp4'"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "quantized with 'modelopt'"),
         ({"quant_method": "quark"}, "quantized with 'quark'"),
@@ -93,7 +93,7 @@ def test_compressed_tensors() -> None:
         (GPTQ | {"flux_capacitor": 1}, "the field 'flux_capacitor'"),
         (AWQ | {"version": "gemv"}, "version 'gemv' lays the weights out in another way"),
         (AWQ | {"bits": 8}, "bits is 8; 4 can be read"),
-        (compressed_config("float-quantized", 8, None), "the format 'float-quantized' cannot be read"),
+        (compressed_config("float-quantized", 8, None), "type is 'int', which is not supported; expected 'float'"),
         (compressed_config("nvfp4-pack-quantized", 4, 16), "the format 'nvfp4-pack-quantized' cannot be read"),
         (compressed_config("pack-quantized", 4, 128) | {"kv_cache_scheme": {"num_bits": 8}}, "kv_cache_scheme is"),
         (compressed_config("pack-quantized", 4, 128) | {"transform_config": {"r1": 1}}, "transform_config is"),

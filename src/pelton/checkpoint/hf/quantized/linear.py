@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from pelton.checkpoint.contract import TensorInfo
-from pelton.checkpoint.hf.quantized import awq, compressed, gptq, mxfp4
+from pelton.checkpoint.hf.quantized import awq, compressed, fp8, gptq, mxfp4
 from pelton.checkpoint.hf.quantized.arrays import bytes_of
 from pelton.checkpoint.hf.quantized.group_rows import Groups, group_scheme, make_rows
 from pelton.checkpoint.hf.quantized.settings import Quantization
@@ -36,7 +36,7 @@ class _Form:
     required: Dtypes
     find_shape: Callable[[Parts, Quantization], Shape]
     optional: Dtypes
-    make_groups: MakeGroups | None = None  # None: rows of MXFP4
+    make_groups: MakeGroups | None = None  # None: rows of MXFP4, or float32 of FP8
     expected_shapes: Callable[[Shape, int, int], dict[str, tuple[int, ...]]] | None = None
 
 
@@ -78,6 +78,7 @@ _FORMS = {
         find_shape=mxfp4.find_shape,
         expected_shapes=lambda shape, _, __: {"weight_scale": (shape[0], shape[1] // 32)},
     ),
+    "fp8": _Form(mark=fp8.MARK, required=fp8.REQUIRED, optional=fp8.OPTIONAL, find_shape=fp8.find_shape),
 }
 
 
@@ -99,6 +100,11 @@ class QuantizedLinear:
         sources = tuple(bytes_of(part) for part in self.parts.values())
         recipe = repr(replace(self.quantization, source=""))
         make_groups = _FORMS[self.quantization.form].make_groups
+        if self.quantization.form == "fp8":
+            matrix = self.info.shape[0], self.info.shape[1]
+            scales = fp8.read_scales(self.parts, self.quantization, matrix)
+            stored, block = fp8.read_bytes(self.parts, matrix), self.quantization.block
+            return self._tensor(Conversion(sources, recipe, partial(fp8.make_rows, stored, scales, block)))
         if make_groups is None:
             codes, exponents = mxfp4.read_codes_and_exponents(self.parts)
             return self._tensor(Conversion(sources, recipe, partial(mxfp4.make_rows, codes, exponents)))
@@ -159,7 +165,9 @@ def _make_linear(
         _check_shapes(prefix, parts, expected, quantization)
     bits = 8 if quantization.form == "integers" else quantization.bits
     scheme = "MXFP4" if form.make_groups is None else group_scheme(bits, shape[1], group_size)
-    if scheme is None or shape[1] % 32:
+    if quantization.form == "fp8":
+        scheme = "F32"
+    elif scheme is None or shape[1] % 32:
         raise CheckpointError(
             f"{prefix}: has {shape[1]} inputs, which are not a multiple of 32. Use the original weights."
         )

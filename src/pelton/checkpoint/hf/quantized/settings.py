@@ -1,6 +1,6 @@
 """`quantization_config` of a config.json -> Quantization, or a refusal that names what is not supported.
 
-Three methods are read: gptq, awq, and compressed-tensors. As everywhere in config.json, a field is consumed, inert or
+Four methods are read: gptq, awq, fp8, compressed-tensors. As everywhere in config.json, a field is consumed, inert or
 refused; what the tensors say is compared with it when they are found. How activations are to be quantized is not
 followed: weights are exact, and activations are what this program's kernels take (docs/reference/weight-formats.md).
 Source: GPTQModel, AutoAWQ and compressed-tensors, which write these fields.
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pelton.checkpoint.fields import Fields
 from pelton.errors import nearest
 
-Form = Literal["gptq", "awq", "packed", "integers", "mxfp4"]
+Form = Literal["gptq", "awq", "packed", "integers", "mxfp4", "fp8"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class Quantization:
     is_symmetric: bool = False
     is_reordered: bool = False  # gptq: the groups may not be runs of neighbouring inputs; g_idx tells
     zero_offset: int = 0  # gptq: what is added to a stored zero point
+    block: tuple[int, int] | None = None  # fp8: rows and columns that share a scale; None: the tensor or a channel
 
 
 # What these libraries note about how they searched for the integers, and hints for their own kernels.
@@ -92,6 +93,7 @@ _COMPRESSED_INERT = frozenset(
         "compression_config",
     ]
 )
+_FP8_INERT = frozenset(["modules_to_not_convert", "ignored_layers", "kv_cache_scheme", "scale_fmt"])
 _WEIGHTS_INERT = frozenset(
     ["observer", "observer_kwargs", "actorder", "strategy", "block_structure", "scale_dtype", "zp_dtype"]
 )
@@ -114,7 +116,7 @@ def _read(fields: Fields) -> Quantization:
     if reader is None:
         raise fields.error(
             f"the weights are quantized with {method!r}, which cannot be read. Use a checkpoint quantized with gptq, "
-            "awq or compressed-tensors, the original weights, or a GGUF file."
+            "awq, fp8 or compressed-tensors, the original weights, or a GGUF file."
         )
     return reader(fields)
 
@@ -178,17 +180,21 @@ def _read_group(groups: Fields, name: str, default: Any) -> Quantization:
     if form not in _COMPRESSED_FORMS:
         raise group.error(f"the format {form!r} cannot be read. {nearest(str(form), _COMPRESSED_FORMS)}")
     activations = group.mapping("input_activations")
-    if activations is not None and activations.take("dynamic") is not True:
+    is_followed = form not in _FLOAT_FORMATS  # 8-bit floats become float32, whatever their inputs were to be
+    if activations is not None and activations.take("dynamic") is not True and is_followed:
         raise activations.error("activations with fixed scales are not supported; only dynamic ones are.")
     group.require("output_activations")
     group.check_all_read({"targets"})
     kind, all_bits = _COMPRESSED_FORMS[form]
-    weights.require("type", "float" if kind == "mxfp4" else "int")
+    weights.require("type", "float" if kind in ("mxfp4", "fp8") else "int")
     weights.require("dynamic", False)
     bits = _read_bits(weights, "num_bits", all_bits)
     strategy = weights.take("strategy")
+    block = _read_block(weights, "block_structure") if strategy == "block" and kind == "fp8" else None
     has_groups = strategy == "group" or (strategy is None and weights.take("group_size") is not None)
-    if not has_groups and strategy not in (None, "channel", "tensor"):
+    if (not has_groups and strategy not in (None, "channel", "tensor") and block is None) or (
+        has_groups and kind == "fp8"
+    ):
         raise weights.error(f"the strategy {strategy!r} is not supported; 'group', 'channel' and 'tensor' are.")
     quantization = Quantization(
         source=groups.source,
@@ -196,6 +202,7 @@ def _read_group(groups: Fields, name: str, default: Any) -> Quantization:
         bits=bits,
         group_size=_read_group_size(weights) if has_groups else None,
         is_symmetric=weights.flag("symmetric", True),
+        block=block,
     )
     weights.check_all_read(_WEIGHTS_INERT | {"group_size"})
     return quantization
@@ -221,9 +228,31 @@ def _read_group_size(fields: Fields) -> int | None:
     return size
 
 
-_READERS = {"gptq": _read_gptq, "awq": _read_awq, "compressed-tensors": _read_compressed}
+def _read_fp8(fields: Fields) -> Quantization:
+    """Checkpoints of DeepSeek V3 and Qwen3-FP8, and those of one scale for each tensor."""
+    fields.require("fmt", "e4m3")
+    fields.choice("activation_scheme", {"dynamic": None, "static": None}, "dynamic")
+    block = _read_block(fields, "weight_block_size")
+    fields.check_all_read(_FP8_INERT)
+    return Quantization(source=fields.source, form="fp8", bits=8, group_size=None, block=block)
+
+
+def _read_block(fields: Fields, name: str) -> tuple[int, int] | None:
+    """Rows and columns of a block. They are never taken from shapes: blocks at the edges are smaller."""
+    sizes = fields.numbers(name)
+    if sizes is None:
+        return None
+    if len(sizes) != 2 or not all(size >= 1 and size == int(size) for size in sizes):
+        raise fields.error(f"{name} is {list(sizes)}; expected [rows, columns].")
+    return int(sizes[0]), int(sizes[1])
+
+
+_READERS = {"gptq": _read_gptq, "awq": _read_awq, "fp8": _read_fp8, "compressed-tensors": _read_compressed}
+_FLOAT_FORMATS = ("float-quantized", "naive-quantized")
 _COMPRESSED_FORMS: dict[str, tuple[Form, tuple[int, ...]]] = {
     "pack-quantized": ("packed", (4, 8)),
     "int-quantized": ("integers", (4, 8)),
     "mxfp4-pack-quantized": ("mxfp4", (4,)),
+    "float-quantized": ("fp8", (8,)),
+    "naive-quantized": ("fp8", (8,)),
 }

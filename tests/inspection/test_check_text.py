@@ -99,9 +99,11 @@ def test_named_templates_may_differ(tmp_path: Path) -> None:
     ]
 
 
-def test_sources_that_name_different_ends(tmp_path: Path) -> None:
-    write(tmp_path)
-    assert "tokenizer.ends" in text_ids(tmp_path)  # generation_config.json has two
+@pytest.mark.parametrize(("ends", "is_found"), [([258, 256], False), ([256], True), (None, False)])
+def test_sources_that_name_different_ends(tmp_path: Path, ends: list[int] | None, is_found: bool) -> None:
+    """config.json and the tokenizer name 258. More in generation_config.json is usual, others are not."""
+    change(write(tmp_path) / "generation_config.json", {"eos_token_id": ends})
+    assert ("tokenizer.ends" in text_ids(tmp_path)) == is_found
 
 
 def test_more_tokens_than_rows(tmp_path: Path) -> None:

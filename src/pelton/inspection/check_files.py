@@ -11,6 +11,8 @@ import numpy as np
 
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.strict_json import load_object
+from pelton.conversion.ledger import LEDGER
+from pelton.conversion.restore import SIDE_FILE
 from pelton.errors import CheckpointError
 from pelton.inspection.finding import Finding
 from pelton.inspection.scan import listed
@@ -99,6 +101,8 @@ def _why_ignored(name: str, used: Iterable[str], subject: Subject) -> str | None
         return "a pickle of training, never opened"
     if suffix in _WEIGHTS:
         return "not among the weights of this model"
+    if name in (LEDGER, SIDE_FILE):
+        return "of pelton convert, for verification and the way back"
     if path.name in _VOCABULARIES:
         return _VOCABULARIES[path.name]
     if len(path.parts) > 1:

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from pelton.checkpoint.strict_json import load_object
-from pelton.errors import CheckpointError
 from pelton.inspection.finding import Finding
 from pelton.inspection.scan import listed
 from pelton.inspection.subject import Subject
@@ -50,13 +48,7 @@ def _read(subject: Subject) -> tuple[Mapping[str, int], Iterable[Any]]:
     tokens, merges = subject.metadata.get("tokenizer.ggml.tokens"), subject.metadata.get("tokenizer.ggml.merges")
     if isinstance(tokens, Sequence) and isinstance(merges, Sequence):
         return {text: id_ for id_, text in enumerate(tokens)}, merges
-    path = subject.root / "tokenizer.json"
-    if subject.directory is None or not path.is_file():
-        return {}, ()
-    try:
-        model = load_object(path).get("model")
-    except CheckpointError:
-        return {}, ()
+    model = subject.pipeline.get("model")
     if not isinstance(model, Mapping) or model.get("type") not in (None, "BPE"):
         return {}, ()
     vocabulary, found = model.get("vocab"), model.get("merges")

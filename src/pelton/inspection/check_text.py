@@ -197,8 +197,7 @@ def _describe_kind(subject: Subject) -> tuple[str, str]:
     if isinstance(model, str):
         pre = subject.metadata.get("tokenizer.ggml.pre")
         return kinds.get(model, model), str(pre) if pre and model == "gpt2" else "none"
-    directory = subject.directory
-    document = load_if_there(directory / "tokenizer.json") if directory is not None else {}
+    document = subject.pipeline
     decoder = str(document.get("decoder"))
     model_type = document.get("model", {}).get("type") if isinstance(document.get("model"), Mapping) else None
     family = "byte-level " if "ByteLevel" in decoder else "SentencePiece " if "ByteFallback" in decoder else ""
@@ -264,7 +263,8 @@ def _check_ends(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:
             named[name] = {end for end in (value if isinstance(value, list) else [value]) if isinstance(end, int)}
     if tokenizer.eos_token_id is not None and named:
         named["the tokenizer"] = {tokenizer.eos_token_id}
-    if len({frozenset(ends) for ends in named.values()}) < 2:
+    first = next(iter(named.values()), set())
+    if all(ends <= first for ends in named.values()):
         return []
     says = "; ".join(f"{where} {', '.join(map(str, sorted(ends)))}" for where, ends in named.items())
     return [Finding("tokenizer.ends", f"{says}.")]

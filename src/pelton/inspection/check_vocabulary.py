@@ -43,7 +43,7 @@ def check_vocabulary(subject: Subject, tokenizer: Tokenizer) -> list[Finding]:
     if differing:
         findings.append(Finding("tokenizer.added", f"{listed(differing)}."))
     vocabulary = load_if_there(directory / "vocab.json")
-    model = load_if_there(directory / "tokenizer.json").get("model")
+    model = subject.pipeline.get("model")
     ours = model.get("vocab") if isinstance(model, Mapping) else None
     if vocabulary and isinstance(ours, Mapping) and not _agree(vocabulary, ours, tokenizer):
         changed = [token for token, id_ in vocabulary.items() if tokenizer.token_to_id(token) != id_]

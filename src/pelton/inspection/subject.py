@@ -44,6 +44,7 @@ class Subject:
     documents: dict[str, dict[str, Any]] = field(default_factory=dict)  # by file name, those that are there
     metadata: Mapping[str, Value] = field(default_factory=dict)  # of a GGUF file
     raw: Mapping[str, Callable[[], Tensor]] = field(default_factory=dict)  # of a refused model: tensors as they lie
+    parsed: dict[str, Any] | None = None  # see `pipeline`
     weight_names: frozenset[str] = frozenset()  # files that hold its tensors
     names: tuple[str, ...] = ()  # every file below the directory, relative; of a model in files alone, these
 
@@ -63,6 +64,17 @@ class Subject:
     @property
     def config(self) -> dict[str, Any]:
         return self.documents.get("config.json", {})
+
+    @property
+    def pipeline(self) -> dict[str, Any]:
+        """tokenizer.json, parsed once; empty where there is none. What is wrong with it is told when it is built."""
+        if self.parsed is None:
+            path = self.root / "tokenizer.json"
+            try:
+                self.parsed = load_object(path) if self.directory is not None and path.is_file() else {}
+            except CheckpointError:
+                self.parsed = {}
+        return self.parsed
 
     def attempt(self, action: Callable[[], T]) -> T | None:
         """The result of `action`, or None and its refusal kept."""

@@ -65,3 +65,9 @@ def test_chunks_cover_all_rows() -> None:
 def test_no_other_type_is_dense() -> None:
     with pytest.raises(CheckpointError, match="Q8_0 is no dense type"):
         encode_dense(np.zeros((1, 32), np.float32), "Q8_0")
+
+
+def test_no_number_becomes_infinite() -> None:
+    with pytest.raises(CheckpointError, match="w: holds -70000, and F16 ends at 65504"):
+        as_dense(of([1.0, -70000.0]), "F16")
+    assert np.isinf(as_dense(of([np.inf, 1.0]), "F16").payload.view(np.float16)).tolist() == [[True, False]]

@@ -34,14 +34,26 @@ def encode_dense(numbers: Floats, scheme: str) -> Bytes:
 
 
 def as_dense(tensor: Tensor, scheme: str) -> Tensor:
-    """The tensor's numbers as a dense scheme. Costs the result, and a few MiB."""
+    """The tensor's numbers as a dense scheme. Costs the result, and a few MiB.
+
+    Raises CheckpointError for a number that F16 has none for: infinity in its place would be another model.
+    """
     if tensor.scheme == scheme:
         return tensor
     rows = tensor.payload
     made = np.empty((len(rows), row_bytes(scheme, tensor.shape[-1] if tensor.shape else 1)), np.uint8)
     for begin, end in chunks(len(rows), made.shape[1]):
-        made[begin:end] = encode_dense(dequantize_rows(tensor.scheme, rows[begin:end]), scheme)
+        numbers = dequantize_rows(tensor.scheme, rows[begin:end])
+        made[begin:end] = encode_dense(numbers, scheme)
+        if scheme == "F16":
+            _check_range(tensor.name, numbers, made[begin:end])
     return Tensor(tensor.name, tensor.shape, scheme, made)
+
+
+def _check_range(name: str, numbers: Floats, made: Bytes) -> None:
+    overflown = np.isinf(made.view("<f2")) & np.isfinite(numbers)
+    if overflown.any():
+        raise CheckpointError(f"{name}: holds {numbers[overflown][0]:g}, and F16 ends at 65504. Use bf16 or f32.")
 
 
 def chunks(num_rows: int, num_bytes: int) -> Iterator[tuple[int, int]]:
@@ -64,5 +76,11 @@ def has_numbers(tensor: Tensor, other: Tensor) -> bool:
 
 
 def is_exact(tensor: Tensor, scheme: str) -> bool:
-    """Whether `as_dense` keeps every number, bit for bit."""
-    return has_numbers(tensor, as_dense(tensor, scheme))
+    """Whether `as_dense` keeps every number, bit for bit. Ends at the first that it does not keep."""
+    rows = tensor.payload
+    for begin, end in chunks(len(rows), 4 * (tensor.shape[-1] if tensor.shape else 1)):
+        numbers = dequantize_rows(tensor.scheme, rows[begin:end])
+        kept = dequantize_rows(scheme, encode_dense(numbers, scheme))
+        if not np.array_equal(numbers.view(np.uint32), kept.view(np.uint32)):
+            return False
+    return True

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint, Naming
+from pelton.checkpoint.scheme import DENSE
 from pelton.checkpoint.weight import Tensor
+from pelton.conversion.dense import is_exact
 from pelton.conversion.inverse import shape_after, shape_before, untransformed
 from pelton.errors import CheckpointError
 from pelton.loading.transform import expert_matrices, transformed
@@ -42,6 +44,13 @@ def list_pieces(checkpoint: Checkpoint, naming: Naming) -> tuple[list[Piece], Ma
     wanted = [place for place in targets if place.is_wanted(checkpoint.spec)]
     wanted.sort(key=lambda place: -1 if place.layer is None else place.layer)
     return [source.make_target(place) for place in wanted], match
+
+
+def is_rounded(piece: Piece, scheme: str) -> bool:
+    """Whether writing the piece as `scheme` changes a number. Reads it until one does."""
+    if scheme in ("F32", piece.scheme):
+        return False
+    return piece.scheme not in DENSE or not is_exact(piece.read(), scheme)
 
 
 class _Source:

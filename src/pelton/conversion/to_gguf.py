@@ -26,7 +26,7 @@ from pelton.conversion.gguf_vocabulary import make_vocabulary
 from pelton.conversion.hf_files import directory_of, is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import list_ends, open_tokenizer
 from pelton.conversion.inverse import minus_one
-from pelton.conversion.pieces import Piece, list_pieces
+from pelton.conversion.pieces import Piece, is_rounded, list_pieces
 from pelton.conversion.result import Loss, Output, TensorRecord
 from pelton.errors import CheckpointError
 from pelton.loading.transform import plus_one
@@ -63,7 +63,7 @@ def make_gguf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
             stored = checkpoint.tensors[name].scheme
             if stored in DENSE and stored != target == "F32":
                 dtypes[name] = stored
-        if scheme is not None and scheme not in ("F32", piece.scheme) and target == scheme:
+        if target == scheme and is_rounded(piece, scheme):
             losses.append(Loss(f"tensor {piece.name}", f"{piece.scheme} is rounded to {scheme}", True))
     for name, stored_tensor in _find_rounded(checkpoint, pieces):
         own[TENSOR + name] = _bytes(stored_tensor)

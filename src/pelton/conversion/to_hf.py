@@ -33,7 +33,7 @@ from pelton.conversion.hf_tokenizer_files import (
     make_tokenizer_files,
     open_tokenizer,
 )
-from pelton.conversion.pieces import Piece, list_pieces
+from pelton.conversion.pieces import Piece, is_rounded, list_pieces
 from pelton.conversion.restore import HEADER
 from pelton.conversion.result import Loss, Output, TensorRecord
 from pelton.conversion.spec_loss import compare_specs
@@ -60,7 +60,7 @@ def make_hf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
         tensors.append(Outgoing(piece.name, piece.shape, target, make))
         cast = () if target == piece.scheme else (f"as {target}",)
         records.append(TensorRecord(piece.name, piece.sources, (*piece.steps, *cast), target))
-        if piece.scheme != target != "F32" and scheme is not None:
+        if target == scheme and is_rounded(piece, scheme):
             losses.append(Loss(f"tensor {piece.name}", f"{piece.scheme} is rounded to {target}", True))
     losses += [Loss(f"tensor {name}", why, False) for name, why in match.dropped]
     files, spec = _make_files(checkpoint, _name_dtype(tensors))
@@ -231,7 +231,7 @@ def _copy_directory(checkpoint: HfCheckpoint, scheme: str) -> Output:
         steps = () if scheme == info.scheme else (f"as {scheme}",)
         records.append(TensorRecord(name, (name,), steps, scheme))
         tensors.append(Outgoing(name, info.shape, scheme, _read_as(checkpoint, name, scheme)))
-        if scheme not in (info.scheme, "F32"):
+        if scheme != info.scheme and not is_exact(checkpoint.read(name), scheme):
             losses.append(Loss(f"tensor {name}", f"{info.scheme} is rounded to {scheme}", True))
     carried["config.json"], notes = _as_dense_config(carried["config.json"], tensors)
     losses += notes

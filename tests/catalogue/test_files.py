@@ -14,6 +14,7 @@ from tests.inspection.models import change, found, ids, inspect, shard, write
 from tests.model_files import safetensors_bytes, safetensors_of
 
 from pelton.checkpoint.checkpoint import open_checkpoint
+from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.hf.safetensors import read_safetensors
 from pelton.errors import CheckpointError
 from pelton.inspection.scan import scan
@@ -145,6 +146,67 @@ def test_a_quantized_weight_whose_scale_was_dropped(tmp_path: Path) -> None:
     tensors = {"model.layers.0.mlp.up_proj.qweight": np.zeros((8, 8), dtype=np.float32)}
     write_safetensors(tmp_path / "model.safetensors", TinyModel().tensors() | tensors)
     assert "quantization.scales" in found(tmp_path)
+
+
+FP8 = {"quant_method": "fp8", "activation_scheme": "dynamic"}
+ONE = 0x38  # of F8_E4M3
+Stored = dict[str, tuple[str, list[int], bytes]]
+
+
+def write_fp8(directory: Path, *shards: Stored) -> Path:
+    """A directory of linears in 8-bit floats, each dict a shard."""
+    directory.mkdir(exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(make_config("llama", quantization_config=FP8)))
+    weight_map = {}
+    for number, stored in enumerate(shards):
+        header, body = {}, b""
+        for name, (dtype, shape, raw) in stored.items():
+            header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(raw)]}
+            body += raw
+            weight_map[name] = f"model-{number}.safetensors"
+        (directory / f"model-{number}.safetensors").write_bytes(safetensors_bytes(header, body))
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    return directory
+
+
+def fp8(name: str, scale: float | None, dtype: str = "F32") -> Stored:
+    """A matrix of ones and its scale."""
+    stored: Stored = {f"{name}.weight": ("F8_E4M3", [2, 32], bytes([ONE]) * 64)}
+    if scale is not None:
+        raw = np.float32(scale).tobytes()
+        stored[f"{name}.weight_scale"] = (dtype, [1], raw if dtype == "F32" else raw[-1:])
+    return stored
+
+
+def test_a_scale_in_another_shard_than_its_weight(tmp_path: Path) -> None:
+    """L8."""
+    stored = fp8("a", 3.0)
+    weight, scale = ({name: stored[name]} for name in stored)
+    with open_checkpoint(write_fp8(tmp_path, weight, scale)) as checkpoint:
+        assert (dequantize(checkpoint.read("a.weight")) == 3.0).all()
+
+
+def test_each_of_q_k_and_v_has_its_own_scale(tmp_path: Path) -> None:
+    """L13."""
+    stored = fp8("q", 1.0) | fp8("k", 2.0) | fp8("v", 4.0)
+    with open_checkpoint(write_fp8(tmp_path, stored)) as checkpoint:
+        values = [dequantize(checkpoint.read(f"{name}.weight")).max() for name in "qkv"]
+    assert values == [1.0, 2.0, 4.0]
+
+
+def test_8_bit_floats_without_a_scale(tmp_path: Path) -> None:
+    """L5."""
+    write_fp8(tmp_path, fp8("a", 1.0) | fp8("b", None))
+    assert "quantization.scales" in found(tmp_path)
+    with open_checkpoint(tmp_path) as checkpoint, pytest.raises(CheckpointError, match=r"b\.weight.* no scale"):
+        checkpoint.read("b.weight")
+
+
+@pytest.mark.parametrize("dtype", ["U8", "I8", "F8_E4M3"])
+def test_a_scale_of_another_dtype_is_never_taken_for_a_number(tmp_path: Path, dtype: str) -> None:
+    """L7: exponents of eight bits were read as integers."""
+    with pytest.raises(CheckpointError, match=f"dtype {dtype}"):
+        open_checkpoint(write_fp8(tmp_path, fp8("a", 1.0, dtype))).read("a.weight")
 
 
 def test_a_file_that_ends_in_zeros(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ A model that is refused is reported too, as far as any reader got, with the reas
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,8 @@ def make_report(subject: Subject, worker: TemplateWorker) -> Report:
     generation = None if checkpoint is None else subject.attempt(lambda: checkpoint.generation)
     report.generation = "" if generation is None else describe_defaults(generation)
     report.findings += check_generation(subject, generation)
-    report.findings += check_quantization(subject, _stored_names(subject), subject.tensors)
+    stored = _read_stored(subject)
+    report.findings += check_quantization(subject, stored, stored)
     report.model = (
         describe_refused(subject.config, subject.metadata)
         if checkpoint is None
@@ -225,18 +226,18 @@ def _measure(report: Report, account: Account | None) -> None:
         report.num_active_parameters -= account.count_idle(report.tensors)
 
 
-def _stored_names(subject: Subject) -> list[str]:
-    """Names as the files have them, where quantized linears are several tensors."""
+def _read_stored(subject: Subject) -> Mapping[str, TensorInfo]:
+    """Tensors as the files have them, where quantized linears are several."""
     if (
         subject.format not in ("safetensors", "pytorch")
         or subject.directory is None
         or "quantization_config" not in subject.config
     ):
-        return list(subject.tensors)
+        return subject.tensors
     try:
-        return list(read_weights(subject.path))
+        return {name: placed.info for name, placed in read_weights(subject.path).items()}
     except CheckpointError:
-        return list(subject.tensors)
+        return subject.tensors
 
 
 def hash_files(subject: Subject, on_file: Callable[[str], None], on_bytes: Callable[[int], None]) -> dict[str, str]:

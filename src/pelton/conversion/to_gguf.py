@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from pelton.checkpoint.contract import Checkpoint
+from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.gguf.tokenizer_source import END_IDS
 from pelton.checkpoint.gguf.writer import GgufValue
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
@@ -26,6 +27,7 @@ from pelton.conversion.gguf_vocabulary import make_vocabulary
 from pelton.conversion.hf_files import directory_of, is_adapter, list_left, read_carried
 from pelton.conversion.hf_tokenizer_files import list_ends, open_tokenizer
 from pelton.conversion.inverse import minus_one
+from pelton.conversion.join_parts import join_parts
 from pelton.conversion.pieces import Piece, is_rounded, list_pieces
 from pelton.conversion.result import Loss, Output, TensorRecord
 from pelton.errors import CheckpointError
@@ -49,8 +51,10 @@ _SAMPLING: Final = {
 
 def make_gguf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
     """What to write. `scheme`: F32, F16 or BF16 for matrices, in the place of what the source has."""
+    if isinstance(checkpoint, GgufCheckpoint):
+        return join_parts(checkpoint, scheme)
     if not isinstance(checkpoint, HfCheckpoint):
-        raise CheckpointError(f"{checkpoint.path}: is not a Hugging Face directory. A GGUF is a GGUF already.")
+        raise CheckpointError(f"{checkpoint.path}: cannot be written as a GGUF; expected a Hugging Face directory.")
     pieces, match = list_pieces(checkpoint, "gguf")
     tensors, records, own, losses = [], [], dict[str, GgufValue](), list[Loss]()
     dtypes: dict[str, str] = {}
@@ -78,6 +82,8 @@ def make_gguf(checkpoint: Checkpoint, *, scheme: str | None = None) -> Output:
     own |= {_file_key(name): _value(raw) for name, raw in carried.items()}
     losses += [Loss(f"tensor {name}", why, False) for name, why in match.dropped]
     losses += [Loss(f"file {name}", why, is_adapter(name)) for name, why in left.items()]
+    if any(info.scheme not in DENSE for info in checkpoint.tensors.values()):
+        losses.append(Loss("quantization_config", "the same numbers in another form; the way back is dense", False))
     vocabulary, texts = _make_texts(checkpoint)
     losses += _list_text_losses(checkpoint, vocabulary)
     tensors += factors

@@ -33,6 +33,7 @@ from pelton.conversion.hf_tokenizer_files import (
     make_tokenizer_files,
     open_tokenizer,
 )
+from pelton.conversion.join_parts import join_parts
 from pelton.conversion.pieces import Piece, is_rounded, list_pieces
 from pelton.conversion.restore import HEADER
 from pelton.conversion.result import Loss, Output, TensorRecord
@@ -135,12 +136,8 @@ def _make_side(checkpoint: GgufCheckpoint, dropped: Container[str]) -> list[Outg
 
 def _join_header(checkpoint: GgufCheckpoint) -> Bytes:
     """The header that the parts of a split model would have as one file."""
-    metadata = {key: value for key, value in checkpoint.metadata.items() if not key.startswith("split.")}
-    tensors = [
-        Outgoing(name, stored.info.shape, stored.info.scheme, _give(np.empty((0, 0), np.uint8)))
-        for name, stored in checkpoint.stored.items()
-    ]
-    return np.frombuffer(encode_header(checkpoint.path, metadata, tensors), np.uint8)
+    joined = join_parts(checkpoint, None)
+    return np.frombuffer(encode_header(checkpoint.path, joined.metadata, joined.tensors), np.uint8)
 
 
 def _bytes(name: str, raw: Bytes) -> Outgoing:

@@ -12,6 +12,8 @@ from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.conversion.convert import Options, Progress, convert
 from pelton.conversion.ledger import LEDGER_KEY
+from pelton.conversion.write import write_files
+from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.cpu
 
@@ -25,6 +27,12 @@ def test_a_gguf_says_what_was_accepted(tmp_path: Path) -> None:
         text = checkpoint.metadata[LEDGER_KEY]
         assert isinstance(text, str)
         assert json.loads(text) == json.loads(json.dumps(ledger))
+
+
+def test_names_that_lead_away_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="x: carries a file called"):
+        write_files(tmp_path / "part", {"../y": b""}, "x")
+    assert not (tmp_path / "y").exists()
 
 
 def test_the_way_back_is_that_of_the_carried_configuration(tmp_path: Path) -> None:

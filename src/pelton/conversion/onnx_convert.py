@@ -18,6 +18,7 @@ from pelton.conversion.onnx_export import check_weights, count_bytes, export_onn
 from pelton.conversion.result import Output, TensorRecord
 from pelton.conversion.to_hf import make_hf
 from pelton.conversion.workplace import check_target, make_target
+from pelton.conversion.write import write_files
 from pelton.errors import CheckpointError
 
 
@@ -45,12 +46,8 @@ def convert_to_onnx(source: Path, target: Path, options: Options, progress: Prog
 
 
 def _write(checkpoint: Checkpoint, part: Path, output: Output, ledger: dict[str, Any], progress: Progress) -> None:
-    part.mkdir(exist_ok=True)
+    write_files(part, output.files, str(ledger["source"]["name"]))
     for path in part.glob("model.onnx*"):  # of an interrupted run
         path.unlink()
-    for name, raw in output.files.items():
-        path = part / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(raw)
     export_onnx(checkpoint, part, on_bytes=progress.on_bytes)
     (part / LEDGER).write_bytes(encode_json(ledger))

@@ -88,12 +88,7 @@ def _encode(ledger: Mapping[str, Any]) -> str:
 
 
 def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> None:
-    job.part.mkdir(exist_ok=True)
-    for name, raw in output.files.items():
-        check_file_name(name, str(ledger["source"]["name"]))
-        path = job.part / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(raw)
+    write_files(job.part, output.files, str(ledger["source"]["name"]))
     _write_weights(job, output)
     if output.side:
         told = {FILES: hash_texts(select_carried(output.files)), ORIGINAL: json.dumps(ledger["source"]["files"])}
@@ -101,6 +96,16 @@ def _write_directory(job: Job, output: Output, ledger: Mapping[str, Any]) -> Non
             job.part / SIDE_FILE, output.side, metadata=told, on_bytes=job.on_bytes, is_resumable=True
         )
     (job.part / LEDGER).write_bytes(encode_json(ledger))
+
+
+def write_files(part: Path, files: Mapping[str, bytes], source: str) -> None:
+    """The files beside the weights, whose names come from `source`. Raises CheckpointError for one that leads away."""
+    part.mkdir(exist_ok=True)
+    for name, raw in files.items():
+        check_file_name(name, source)
+        path = part / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(raw)
 
 
 def _write_weights(job: Job, output: Output) -> None:

@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from tests.inspection.models import found, inspect, shard, write
 
+from pelton.errors import ConfigError
+from pelton.inspection import check_files, subject
 from pelton.inspection.check_files import has_holes, split_files
 from pelton.inspection.subject import open_subject
 
@@ -80,6 +82,25 @@ def test_a_file_that_was_never_written_to_its_end(tmp_path: Path) -> None:
     assert "files.holes" in found(tmp_path)
     path.write_bytes(raw)
     assert "files.holes" not in found(tmp_path)
+
+
+def test_a_file_that_cannot_be_read_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, size: int) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    write(tmp_path)
+    (tmp_path / "x.md").write_text("version https://git-lfs.github.com/spec/v1\n")
+    monkeypatch.setattr(check_files, "has_holes", refuse)
+    assert "files.lfs-pointer" in found(tmp_path)
+
+
+def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, limit: int = 0) -> tuple[str, ...]:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(subject, "list_files", refuse)
+    with pytest.raises(ConfigError, match="cannot be looked into: Permission denied"):
+        open_subject(write(tmp_path))
 
 
 def test_why_a_file_is_ignored(tmp_path: Path) -> None:

@@ -155,27 +155,32 @@ def _unfinished(directory: Path) -> list[str]:
 
 def _check_ends(subject: Subject) -> list[Finding]:
     """Pointers in the place of files, and weight files whose last bytes are zeros."""
-    paths = [subject.root / name for name in subject.names]
-    pointers: list[str] = []
-    zeros: list[str] = []
-    holes: list[str] = []
-    for path in paths:
-        size = path.stat().st_size
-        if size and size < 1024 and _begins(path, _LFS):
-            pointers.append(path.name)
-        elif path.suffix in _MAPPED and size and has_holes(path, size):
-            holes.append(path.name)
-        elif path.suffix in _MAPPED and size >= 2 * _TAIL_BYTES and not _last_bytes(path).any():
-            zeros.append(path.name)
-    findings = []
-    if pointers:
-        findings.append(Finding("files.lfs-pointer", f"{listed(pointers)}: only a pointer to the file's content."))
-    if holes:
-        findings.append(Finding("files.holes", f"{listed(holes)}: not all of it was ever written."))
-    if zeros:
-        kib = _TAIL_BYTES >> 10
-        findings.append(Finding("files.zero-tail", f"{listed(zeros)}: the last {kib} KiB are zeros."))
-    return findings
+    found: dict[str, list[str]] = {}
+    for name in subject.names:
+        try:
+            kind = _judge_end(subject.root / name)
+        except (OSError, CheckpointError):
+            kind = "unreadable"
+        found.setdefault(kind, []).append(name)
+    kib = _TAIL_BYTES >> 10
+    says = {
+        "files.lfs-pointer": "only a pointer to the file's content",
+        "files.holes": "not all of it was ever written",
+        "files.zero-tail": f"the last {kib} KiB are zeros",
+    }
+    return [Finding(id_, f"{listed(found[id_])}: {what}.") for id_, what in says.items() if id_ in found]
+
+
+def _judge_end(path: Path) -> str:
+    """The finding that a file deserves, or nothing. Raises OSError and CheckpointError where it cannot be read."""
+    size = path.stat().st_size
+    if size and size < 1024 and _begins(path, _LFS):
+        return "files.lfs-pointer"
+    if path.suffix not in _MAPPED or not size:
+        return ""
+    if has_holes(path, size):
+        return "files.holes"
+    return "files.zero-tail" if size >= 2 * _TAIL_BYTES and not _last_bytes(path).any() else ""
 
 
 def has_holes(path: Path, size: int) -> bool:

@@ -245,7 +245,11 @@ def hash_files(subject: Subject, on_file: Callable[[str], None], on_bytes: Calla
     hashes = {}
     for name in subject.names:
         on_file(name)
-        hashes[name] = compute_sha256(subject.root / name, lambda: on_bytes(BUFFER_BYTES))
+        path = subject.root / name
+        try:
+            hashes[name] = compute_sha256(path, lambda: on_bytes(BUFFER_BYTES))
+        except OSError as error:
+            raise CheckpointError(f"{path}: cannot be read: {error.strerror}.") from error
     return hashes
 
 

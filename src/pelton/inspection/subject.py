@@ -101,9 +101,12 @@ def open_subject(path: Path) -> Subject:
     """Open what can be opened. Raises ConfigError only where there is nothing at `path` at all."""
     if not path.exists():
         raise ConfigError(f"{path}: there is no such file or directory. Give the path of a model, or a name of one.")
-    subject = Subject(path=path, format=find_format(path))
-    directory = subject.directory
-    subject.names = list_files(directory or path)
+    try:
+        subject = Subject(path=path, format=find_format(path))
+        directory = subject.directory
+        subject.names = list_files(directory or path)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be looked into: {error.strerror}. Ask its owner for access.") from error
     for name in DOCUMENTS if directory is not None else ():
         document_path = subject.root / name
         if document_path.is_file():

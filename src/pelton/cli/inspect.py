@@ -69,4 +69,4 @@ def hash_all(subject: Subject, report: Report) -> None:
 
     sizes = [(subject.root / name).stat().st_size for name in subject.names]
     with Progress("SHA-256", sum(sizes)) as progress:
-        report.hashes = hash_files(subject, lambda _: None, progress.add)
+        report.hashes = hash_files(subject, progress.say, progress.add)

@@ -6,7 +6,7 @@ A model that is refused is reported too, as far as any reader got, with the reas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -240,6 +240,12 @@ def _read_stored(subject: Subject) -> Mapping[str, TensorInfo]:
         return subject.tensors
 
 
+def _pieces(nbytes: int) -> Iterator[int]:
+    """The sizes of the buffers in which a file is read."""
+    for begin in range(0, nbytes, BUFFER_BYTES):
+        yield min(BUFFER_BYTES, nbytes - begin)
+
+
 def hash_files(subject: Subject, on_file: Callable[[str], None], on_bytes: Callable[[int], None]) -> dict[str, str]:
     """The SHA-256 of every file of the model's directory, or of the one file."""
     hashes = {}
@@ -247,7 +253,8 @@ def hash_files(subject: Subject, on_file: Callable[[str], None], on_bytes: Calla
         on_file(name)
         path = subject.root / name
         try:
-            hashes[name] = compute_sha256(path, lambda: on_bytes(BUFFER_BYTES))
+            pieces = _pieces(path.stat().st_size)
+            hashes[name] = compute_sha256(path, lambda left=pieces: on_bytes(next(left, 0)))  # type: ignore[misc]
         except OSError as error:
             raise CheckpointError(f"{path}: cannot be read: {error.strerror}.") from error
     return hashes

@@ -30,6 +30,9 @@ COMMANDS: Final[dict[str, Entry]] = {
     "bench": Entry("pelton.cli.bench:bench", "Measure speed."),
     "eval": Entry("pelton.cli.evaluate:evaluate", "Measure fidelity to the reference."),
     "convert": Entry("pelton.cli.convert:convert_command", "Write a model in another format, with proof."),
+    "quantize": Entry(
+        "pelton.cli.quantize:quantize_command", "Write a model with weights in fewer bits, and the cost."
+    ),
     "verify": Entry("pelton.cli.verify:verify_command", "Compare two models, and say whether they are the same."),
     "version": Entry("pelton.cli.version:version", "Print the version."),
 }

@@ -21,6 +21,7 @@ from pelton.checkpoint.hf.safetensors_writer import MAX_SHARD_BYTES
 from pelton.conversion.copy_container import check_copy, copy_container, is_copied
 from pelton.conversion.hf_files import directory_of, read_carried
 from pelton.conversion.ledger import hash_files, list_files, make_key, make_ledger
+from pelton.conversion.quantize import SCHEMES, quantize_output
 from pelton.conversion.read_back import compare
 from pelton.conversion.restore import Original, restore
 from pelton.conversion.result import Loss, Output
@@ -95,6 +96,10 @@ def _make_output(
             unknown = Loss("model", why, False)
             return None, replace(output, losses=[unknown, *output.losses]), None
     checkpoint = stack.enter_context(open_checkpoint(source))
+    if options.scheme in SCHEMES:
+        if to != "gguf":
+            raise CheckpointError(f"{source}: {options.scheme} is a scheme of GGUF. Give --to gguf.")
+        return checkpoint, quantize_output(make_gguf(checkpoint), options.scheme), None
     if to != "gguf":
         return checkpoint, make_hf(checkpoint, scheme=options.scheme), None
     output = make_gguf(checkpoint, scheme=options.scheme)

@@ -3,7 +3,7 @@
 Each function takes [N, block_size] numbers and, for each of them, a weight of its error; it gives [N, block_bytes]
 bytes that `dequantize` reads. A scale is tried in steps around the one that just spans the block; for each, integers
 are rounded and the best factor follows by least squares. Equal input gives equal bytes. Q8_0 is ggml's, to the bit.
-Cost: some twenty passes over the numbers, 10 to 40 million elements a second on one thread. Source: the block
+Cost: some twenty passes over the numbers, 3 to 20 million elements a second on one thread. Source: the block
 definitions of ggml; least squares of a scale (and a minimum) as in the literature on uniform quantizers (Max 1960).
 """
 

@@ -66,12 +66,12 @@ def compare_tensors(
     records = []
     for (name, a), (_, b) in zip(*sides, strict=True):
         try:
-            record = _compare(name, list(_read(ours, matches[0], a)), list(_read(theirs, matches[1], b)))
+            record = compare_parts(name, list(_read(ours, matches[0], a)), list(_read(theirs, matches[1], b)))
         except CheckpointError as error:
             findings.append(Finding(f"L2.READ:{name}", str(error)))
             continue
         records.append(record)
-        findings += _judge(record)
+        findings += judge_tensor(record)
         on_bytes(sum(ours.tensors[matches[0].names[key]].nbytes for key in a))
     return records, findings
 
@@ -93,7 +93,7 @@ def _read(checkpoint: Checkpoint, match: Match, keys: list[str]) -> Iterator[Ten
     yield from (tensor for _, tensor in found)
 
 
-def _compare(name: str, ours: list[Tensor], theirs: list[Tensor]) -> TensorRecord:
+def compare_parts(name: str, ours: list[Tensor], theirs: list[Tensor]) -> TensorRecord:
     """The rows of both, one after the other, whatever tensors they are kept in."""
     shapes = [(sum(part.shape[0] for part in parts), *parts[0].shape[1:]) for parts in (ours, theirs)]
     schemes = tuple("+".join(sorted({part.scheme for part in parts})) for parts in (ours, theirs))
@@ -151,7 +151,8 @@ def _rows(parts: list[Tensor], columns: int) -> Iterator[np.ndarray]:
         yield held
 
 
-def _judge(record: TensorRecord) -> Iterator[Finding]:
+def judge_tensor(record: TensorRecord) -> Iterator[Finding]:
+    """What there is to say of it: nothing, unless numbers differ."""
     if record.sameness == "different":
         subject = record.targets[0]
         told = (

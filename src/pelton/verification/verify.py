@@ -17,11 +17,13 @@ from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.strict_json import parse_object
+from pelton.conversion.copy_container import is_copied
 from pelton.errors import CheckpointError
 from pelton.verification.files import FileRecord, compare_files, list_files, record_files
 from pelton.verification.finding import LEVELS, Finding, Verdict, declare, judge
 from pelton.verification.logits import FULL_MOST, MOST, LogitsRecord, compare_logits
 from pelton.verification.numbers import compare_numbers, list_numbers
+from pelton.verification.stored import compare_stored, compare_texts_stored, record_stored
 from pelton.verification.tensors import TensorRecord, compare_tensors
 from pelton.verification.texts import TextRecord, compare_texts
 
@@ -77,6 +79,12 @@ class Progress:
 def verify(source: Path, target: Path, options: Options, progress: Progress) -> Report:
     """Compare. Raises CheckpointError only if one of the two cannot be opened."""
     report = Report(str(source), str(target))
+    if is_copied(source) and (reason := _find_obstacle(source)) is not None:
+        if not is_copied(target):
+            raise CheckpointError(f"{target}: is no copy of {source}, which cannot be run, so only a copy is compared.")
+        _verify_stored(report, source, target, options, progress)
+        report.findings.append(Finding("L4.SKIPPED", f"the model cannot be run here: {reason}", "note"))
+        return report
     with open_checkpoint(source) as ours, open_checkpoint(target) as theirs:
         ledger = read_ledger(theirs)
         lost = [loss["field"] for loss in ledger.get("losses", [])]
@@ -99,6 +107,36 @@ def verify(source: Path, target: Path, options: Options, progress: Progress) -> 
     bitwise = bool(report.tensors) and all(record.sameness == "bytes" for record in report.tensors)
     report.verdict = judge(report.findings, report.levels, is_bitwise=bitwise)
     return report
+
+
+def _find_obstacle(path: Path) -> str | None:
+    """Why the model cannot be opened as one that runs, if it cannot."""
+    try:
+        open_checkpoint(path).close()
+    except CheckpointError as error:
+        return str(error).split(". ")[0]
+    return None
+
+
+def _verify_stored(report: Report, source: Path, target: Path, options: Options, progress: Progress) -> None:
+    """Two directories of a model that cannot be run: a level is done where nothing differs that would need sense."""
+    progress.on_stage("hashing files", 0)
+    report.files = {
+        "source": record_stored(source, progress.on_step),
+        "target": record_stored(target, progress.on_step),
+    }
+    found = compare_texts_stored(report.files["source"], report.files["target"])
+    if "L0" in options.levels:
+        _add(report, "L0", [])
+    for level in ("L1", "L3"):
+        if level in options.levels:
+            _add(report, level, [finding for finding in found if finding.level == level])
+    if "L2" in options.levels:
+        progress.on_stage("comparing tensors", 0)
+        report.tensors, findings = compare_stored(source, target, progress.on_step)
+        _add(report, "L2", findings)
+    bitwise = bool(report.tensors) and all(record.sameness == "bytes" for record in report.tensors)
+    report.verdict = judge(report.findings, report.levels, is_bitwise=bitwise)
 
 
 def _add(report: Report, level: str, found: list[Finding]) -> None:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from tests.models.architectures import make_model
 
+from pelton.api.progress import ByteBar
+from pelton.checkpoint import tensor_file
 from pelton.cli.main import main
 
 pytestmark = pytest.mark.cpu
@@ -50,3 +52,24 @@ def test_a_loss_can_be_accepted(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert main([*arguments, "--accept-loss", "max_position"]) == 0
     assert b"layers[0].rope" in (tmp_path / "m.gguf").read_bytes()
     assert "layers[0].rope and " in capsys.readouterr().out
+
+
+def test_an_interruption_says_where_it_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model("llama", tmp_path / "hf")
+    monkeypatch.setattr(tensor_file, "STEP_BYTES", 1 << 14)
+    advance, heard = ByteBar.advance, list[int]()
+
+    def stop(self: ByteBar, num_bytes: int) -> None:
+        heard.append(num_bytes)
+        advance(self, num_bytes)
+        if len(heard) == 30:  # files and tensors
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(ByteBar, "advance", stop)
+    assert main(["convert", str(tmp_path / "hf"), str(tmp_path / "m.gguf")]) == 130
+    assert "the same command goes on from" in capsys.readouterr().err
+    assert (tmp_path / ".m.gguf.partial").exists()
+    assert main(["convert", str(tmp_path / "hf"), str(tmp_path / "m.gguf")]) == 0
+    assert not list(tmp_path.glob(".m*"))

@@ -56,6 +56,7 @@ def convert_command(
     """
     from pelton.conversion.convert import Options, Progress, convert  # noqa: PLC0415  pulls the execution plane in
     from pelton.conversion.onnx_convert import convert_to_onnx  # noqa: PLC0415
+    from pelton.conversion.workplace import find_left  # noqa: PLC0415
 
     to = to or ("gguf" if target.suffix == ".gguf" else "safetensors")
     options = Options(
@@ -65,12 +66,17 @@ def convert_command(
         force=force,
         max_shard_bytes=max_shard_bytes,
     )
-    with ByteBar() as bar:
-        progress = Progress(bar.begin, bar.advance)
-        if to == "onnx":
-            ledger = convert_to_onnx(source, target, options, progress)
-        else:
-            ledger = convert(source, target, to, options, progress)
+    try:
+        with ByteBar() as bar:
+            progress = Progress(bar.begin, bar.advance)
+            if to == "onnx":
+                ledger = convert_to_onnx(source, target, options, progress)
+            else:
+                ledger = convert(source, target, to, options, progress)
+    except KeyboardInterrupt:
+        if (left := find_left(target)) is not None:
+            click.echo(f"pelton: the same command goes on from {left}; remove that to give it up", err=True)
+        raise
     if as_json:
         click.echo(json.dumps(ledger, indent=2, ensure_ascii=False))
         return

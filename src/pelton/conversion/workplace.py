@@ -75,6 +75,12 @@ def make_target(target: Path, key: str) -> Iterator[Path]:
                 _remove_all(part, noted)
 
 
+def find_left(target: Path) -> Path | None:
+    """What an interrupted conversion left of the target, if it left anything."""
+    part = _part_of(target)
+    return part if part.exists() else None
+
+
 def _begin(part: Path, noted: Path, key: str) -> None:
     with suppress(OSError):
         if noted.read_text(encoding="ascii") == key:
@@ -123,8 +129,10 @@ def _lock(path: Path, target: Path) -> Iterator[None]:
         raise CheckpointError(f"{target}: cannot be written: {error.strerror}.") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    except OSError as error:
         os.close(descriptor)
+        if not isinstance(error, BlockingIOError):
+            raise CheckpointError(f"{path}: cannot be locked: {error.strerror}. Use another disk.") from error
         raise CheckpointError(f"{target}: somebody else is writing it just now. Wait, or give another name.") from None
     try:
         yield

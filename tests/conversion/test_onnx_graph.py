@@ -24,4 +24,4 @@ def test_an_op_without_one_is_refused_by_name() -> None:
     x = ops.embedding(p, p.token_ids, WeightRef("embed", (5, 4)))
     y = ops.linear_gated(p, x, WeightRef("gate_up", (6, 4)), None, "silu")
     with pytest.raises(CheckpointError, match="'linear_gated' has no form in ONNX"):
-        GraphBuilder(p.plan(y), head_dim=4, num_kv_heads=1, num_layers=0)
+        GraphBuilder(p.plan(y), head_dim=4, num_kv_heads=1, num_layers=0, one_less={})

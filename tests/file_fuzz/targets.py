@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import struct
 import zlib
@@ -34,6 +35,7 @@ from pelton.checkpoint.dequantize import dequantize
 from pelton.checkpoint.pytorch.weights import read_pytorch
 from pelton.checkpoint.rope import rotary_frequencies
 from pelton.checkpoint.scheme import BY_GGUF_ID, INTEGERS
+from pelton.conversion import onnx_proto as proto
 from pelton.tokenization import make_tokenizer
 
 
@@ -165,6 +167,28 @@ def pytorch_directory() -> dict[str, bytes]:
     }
 
 
+def onnx_directory() -> dict[str, bytes]:
+    """The same as optimum exports it: one weight inside and transposed, one beside with a checksum."""
+    where = {"location": "w.onnx_data", "offset": "0", "length": "64", "checksum": hashlib.sha1(bytes(64)).hexdigest()}
+    entries: list[proto.Field] = [(13, proto.message([(1, key), (2, value)])) for key, value in where.items()]
+    weights = [
+        proto.constant("onnx::MatMul_1", proto.FLOAT, [16, 8], bytes(512)),
+        proto.message([(1, 16), (2, proto.FLOAT), (8, "model.norm.weight"), *entries, (14, 1)]),
+        proto.constant("model.embed_tokens.weight", proto.FLOAT, [8, 16], bytes(512)),
+    ]
+    nodes = [
+        proto.node("Gather", ["model.embed_tokens.weight", "input_ids"], ["h"], {"axis": 0}),
+        proto.message([(1, "h"), (1, "onnx::MatMul_1"), (2, "logits"), (3, "/lm_head/MatMul"), (4, "MatMul")]),
+    ]
+    fields: list[proto.Field] = [*((1, node) for node in nodes), *((5, weight) for weight in weights)]
+    fields.append((11, proto.value_info("input_ids", proto.INT64, ["batch", "sequence"])))
+    return {
+        "config.json": directory()["config.json"],
+        "model.onnx": proto.model(proto.message(fields), {"k": "v"}, ("a", "b")),
+        "w.onnx_data": bytes(64),
+    }
+
+
 def read_pickle(path: Path) -> None:
     """A pickle that is wrong, in an archive that is sound: its checksum would hide it from the reader of pickles."""
     (path / "model.bin").write_bytes(file_of((path / "data.pkl").read_bytes()))
@@ -179,6 +203,7 @@ TARGETS: dict[str, Target] = {
     "gguf-parts": Target(files=gguf_parts(), read=read_checkpoint),
     "directory": Target(files=directory(), read=read_checkpoint),
     "pytorch": Target(files=pytorch_directory(), read=read_checkpoint),
+    "onnx": Target(files=onnx_directory(), read=read_checkpoint),
     "pytorch-pickle": Target(
         files={"data.pkl": state_dict({"a": tensor(), "b": tensor((3, 2), (1, 3))})}, read=read_pickle
     ),

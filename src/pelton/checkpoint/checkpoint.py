@@ -40,4 +40,9 @@ def open_checkpoint(path: Path, *, checks_sums: bool = True) -> Checkpoint:
         return GgufCheckpoint(first)
     if files:
         raise CheckpointError(f"{path}: has {len(files)} .gguf files. Give the path of one: {files[0].name}, ...")
+    if (path / "genai_config.json").exists():
+        raise CheckpointError(
+            f"{path}: is of onnxruntime-genai, whose configuration leaves out what its graph has built in. Put the "
+            "config.json of the original model beside it."
+        )
     raise CheckpointError(f"{path}: has neither config.json nor a .gguf file, so there is no model in it.")

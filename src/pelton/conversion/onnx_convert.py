@@ -1,7 +1,7 @@
 """`pelton convert --to onnx`: a directory with the graph, its weights, and the files that a Hugging Face directory has.
 
-Nothing here reads ONNX yet, so the target is not read back as the others are: the weights are, byte by byte, from where
-the graph says they lie. The graph itself is the one that tests compare with the reference for every family.
+Weights are read back byte by byte, from where they were written. That the reader finds the source's tensors in them,
+and that the graph gives the logits of the reference, is what tests prove for every family.
 """
 
 from __future__ import annotations

@@ -8,28 +8,30 @@ the graph reads them; a tied head reads the embedding. Memory is that of the lar
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from pelton import __version__
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.dequantize import dequantize_rows
+from pelton.checkpoint.onnx.weights import TENSORS_KEY
 from pelton.checkpoint.weight import Weight
 from pelton.conversion import onnx_proto as proto
 from pelton.conversion.dense import chunks
+from pelton.conversion.inverse import minus_one, shape_before
 from pelton.conversion.onnx_graph import GraphBuilder
 from pelton.errors import CheckpointError
-from pelton.loading.weights import load_weights
+from pelton.loading.weights import load_weights, match_tensors, places_of
 from pelton.models import find_model
 from pelton.plan import Plan, Recorder, Weights
 
 GRAPH: Final = "model.onnx"
 DATA: Final = "model.onnx_data"
 ALIGNMENT: Final = 4096  # so that a reader may map each weight
-PARTS_KEY: Final = "pelton.parts"  # JSON: of which tensors, with how many rows, each weight was put together
+DIFFERENCE: Final = ".minus_one"  # of a norm that Hugging Face stores as the difference from one: the graph adds it
 
 
 def export_onnx(
@@ -38,21 +40,28 @@ def export_onnx(
     """Write the two files into `directory`. Raises CheckpointError for what ONNX has no form of here."""
     spec = checkpoint.spec
     plan, weights = _record(checkpoint)
-    builder = GraphBuilder(plan, head_dim=spec.head_dim, num_kv_heads=spec.num_kv_heads, num_layers=spec.num_layers)
+    named, differences = _name_tensors(checkpoint, weights)
+    builder = GraphBuilder(
+        plan,
+        head_dim=spec.head_dim,
+        num_kv_heads=spec.num_kv_heads,
+        num_layers=spec.num_layers,
+        one_less={name: name + DIFFERENCE for name in differences},
+    )
     order = list(plan.weights())
     initializers, offset = [], 0
     for name in order:
         length = 4 * int(np.prod(weights[name].shape))
-        initializers.append(proto.external(name, weights[name].shape, DATA, offset, length))
+        stored = name + DIFFERENCE if name in differences else name
+        initializers.append(proto.external(stored, weights[name].shape, DATA, offset, length))
         offset += _pad(length)
-    parts = {name: [[part.name, part.shape[0]] for part in weights[name].parts] for name in order}
     graph = builder.make_graph(initializers, spec.vocab_size)
-    metadata = {PARTS_KEY: json.dumps(parts)}
+    metadata = {TENSORS_KEY: json.dumps(named)}
     (directory / GRAPH).write_bytes(proto.model(graph, metadata, ("pelton", __version__)))
     with (directory / DATA).open("xb") as file:
         for name in order:
             written = 0
-            for raw in _numbers(weights[name]):
+            for raw in _numbers(differences.get(name, weights[name])):
                 file.write(raw)
                 written += len(raw)
                 on_bytes(len(raw))
@@ -68,6 +77,44 @@ def _record(checkpoint: Checkpoint) -> tuple[Plan, dict[str, Weight]]:
     return recorder.plan(model.record(recorder, spec, Weights(shapes), spec.max_position)), weights
 
 
+def _name_tensors(
+    checkpoint: Checkpoint, weights: Mapping[str, Weight]
+) -> tuple[dict[str, list[Any]], dict[str, Weight]]:
+    """Where each tensor of Hugging Face lies, for whoever reads the file back; and the norms that are stored less one.
+
+    Of an HF source those are its own numbers; of a GGUF the differences, which are exact unless its norms were finer
+    than any sum with one is.
+    """
+    spec = checkpoint.spec
+    weight_map = find_model(spec.architecture).WEIGHTS
+    match = match_tensors(checkpoint, weight_map, spec)
+    if checkpoint.naming == "hf":
+        targets = [(match.names[key], place) for key, place in match.places.items()]
+    else:
+        rows = (place for row in weight_map.rows for place in places_of(row, "hf", spec))
+        targets = [(place.tensor, place) for place in rows if place.is_wanted(spec)]
+    targets.sort(key=lambda target: target[1].expert or 0)  # stable, as they are stacked
+    num_experts = 0 if spec.experts is None else spec.experts.num_experts
+    used: dict[str, int] = {}
+    begins: dict[str, int] = {}
+    named: dict[str, list[Any]] = {}
+    differences: dict[str, Weight] = {}
+    for name, place in targets:
+        count = num_experts if place.transform == "experts" else 1
+        parts = weights[place.to].parts[used.get(place.to, 0) :][:count]
+        shape = parts[0].shape
+        begin = begins.get(place.to, 0)
+        whole = (count, *shape) if place.transform == "experts" else shape_before(shape, place.transform)
+        named[name] = [place.to, begin, list(whole), place.transform == "transpose"]
+        if place.transform == "plus_one":
+            named[name][0] = place.to + DIFFERENCE
+            kept = checkpoint.read(name) if checkpoint.naming == "hf" else minus_one(parts[0])
+            differences[place.to] = Weight(place.to, (kept,))
+        used[place.to] = used.get(place.to, 0) + count
+        begins[place.to] = begin + count * shape[0]
+    return named, differences
+
+
 def list_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, tuple[str, ...], int]]:
     """Every weight as it lies in the file: its name, the tensors it was put together from, and where it begins."""
     plan, weights = _record(checkpoint)
@@ -80,11 +127,12 @@ def list_weights(checkpoint: Checkpoint) -> Iterator[tuple[str, tuple[str, ...],
 def check_weights(checkpoint: Checkpoint, directory: Path) -> None:
     """Raise CheckpointError unless every weight lies where it should, with the source's numbers."""
     plan, weights = _record(checkpoint)
+    _, differences = _name_tensors(checkpoint, weights)
     offset = 0
     with (directory / DATA).open("rb") as file:
         for name in plan.weights():
             file.seek(offset)
-            for raw in _numbers(weights[name]):
+            for raw in _numbers(differences.get(name, weights[name])):
                 if file.read(len(raw)) != raw:
                     raise CheckpointError(f"{directory / DATA}: {name} is not what was written. Is the disk sound?")
             offset += _pad(4 * int(np.prod(weights[name].shape)))

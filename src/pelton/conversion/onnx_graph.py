@@ -8,7 +8,7 @@ names them. Experts are computed densely, each weighed by what the router gives 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +24,10 @@ _NEVER: Final = -3.0e38  # a score that no softmax lets through
 class GraphBuilder:
     """Collects nodes, constants and the names of weights. Weights themselves are the caller's."""
 
-    def __init__(self, plan: Plan, *, head_dim: int, num_kv_heads: int, num_layers: int) -> None:
+    def __init__(
+        self, plan: Plan, *, head_dim: int, num_kv_heads: int, num_layers: int, one_less: Mapping[str, str]
+    ) -> None:
+        """`one_less` names the initializers of weights that are stored less one."""
         self.nodes: list[bytes] = []
         self.constants: list[bytes] = []
         self._names: dict[int, str] = {}
@@ -34,6 +37,8 @@ class GraphBuilder:
         self._kv_sizes = (num_kv_heads, head_dim)
         self._num_layers = num_layers
         self._open(plan)
+        for name, stored in one_less.items():
+            self.op("Add", stored, self.number(1.0), into=name)
         for node in plan.nodes:
             self._add(node)
         vocab_size = int(plan.output.shape[-1])

@@ -1,9 +1,9 @@
 """Which files of a directory are the model: one file, or those that an index names, and no others.
 
 Repositories ship other weights beside the model (adapters, original formats, old shards), so where an index exists
-nothing is searched for. Safetensors win over PyTorch's files, which are looked for by their usual names only. A file
-named by an index is opened only if its name is bare and it lies in the directory, or in the `blobs` of the Hugging
-Face cache that the directory belongs to.
+nothing is searched for. Safetensors win over PyTorch's files, and those over ONNX; both are looked for by their usual
+names only. A file named by an index is opened only if its name is bare and it lies in the directory, or in the `blobs`
+of the Hugging Face cache that the directory belongs to.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from typing import Any, Final
 
 from pelton.checkpoint.fields import short
 from pelton.checkpoint.hf.safetensors import read_safetensors
+from pelton.checkpoint.onnx.weights import SUFFIXES as ONNX_SUFFIXES
+from pelton.checkpoint.onnx.weights import read_onnx
 from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.pytorch.weights import SUFFIXES as PYTORCH_SUFFIXES
 from pelton.checkpoint.pytorch.weights import find_shared, read_pytorch
@@ -22,7 +24,7 @@ from pelton.checkpoint.strict_json import load_object
 from pelton.errors import CheckpointError
 from pelton.observability.log import Log
 
-WEIGHT_SUFFIXES: Final = (".safetensors", *PYTORCH_SUFFIXES)
+WEIGHT_SUFFIXES: Final = (".safetensors", *PYTORCH_SUFFIXES, *ONNX_SUFFIXES)
 _MAX_SHARDS = 10_000
 log = Log("checkpoint")
 
@@ -43,6 +45,8 @@ class _Format:
 _SAFETENSORS = _Format("model.safetensors", "model.safetensors.index.json", ".safetensors", read_safetensors)
 _PYTORCH = _Format("pytorch_model.bin", "pytorch_model.bin.index.json", ".bin", read_pytorch)
 
+_ONNX_FILE = "model.onnx"
+
 
 def read_weights(path: Path) -> dict[str, PlacedTensor]:
     """All tensors of the model in the directory `path`, or in the file of weights `path`. Raises CheckpointError."""
@@ -54,6 +58,8 @@ def read_weights(path: Path) -> dict[str, PlacedTensor]:
         return _read_format(path, _SAFETENSORS)
     if _PYTORCH.is_in(path):
         return _with_shared_told(_read_format(path, _PYTORCH))
+    if (path / _ONNX_FILE).exists():
+        return read_onnx(path / _ONNX_FILE)
     others = sorted(entry.name for entry in path.glob(f"*{_SAFETENSORS.suffix}"))
     if len(others) == 1:
         return read_safetensors(path / others[0])
@@ -65,12 +71,15 @@ def read_weights(path: Path) -> dict[str, PlacedTensor]:
     pickled = sorted(entry.name for entry in path.iterdir() if entry.suffix in PYTORCH_SUFFIXES)
     hint = f" If {pickled[0]} is the model, give its own path." if pickled else ""
     raise CheckpointError(
-        f"{path}: has no weights: {_SAFETENSORS.single}, {_PYTORCH.single} and their indices are missing.{hint}"
+        f"{path}: has no weights: {_SAFETENSORS.single}, {_PYTORCH.single}, their indices and {_ONNX_FILE} are "
+        f"missing.{hint}"
     )
 
 
 def _read_file(path: Path) -> dict[str, PlacedTensor]:
     """The tensors of a file that somebody gives instead of the directory: all of the model, not a shard of it."""
+    if path.suffix in ONNX_SUFFIXES:
+        return read_onnx(path)
     known = _SAFETENSORS if path.suffix == _SAFETENSORS.suffix else _PYTORCH
     index = path.parent / known.index
     if index.exists() and path.name in _load_map(index).values():

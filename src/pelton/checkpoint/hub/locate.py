@@ -17,7 +17,7 @@ from pelton.errors import ConfigError, TransferError, nearest
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _REPOSITORY_FILE = re.compile(rf"({_REPOSITORY.pattern})/([\w./-]+\.gguf)")
 _SHARD = re.compile(r"-\d{5}-of-(\d{5})\.gguf$")
-_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth")
+_SUFFIXES = (".gguf", ".safetensors", ".bin", ".pt", ".pth", ".onnx")
 _WANTED = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 _PYTORCH = ["pytorch_model*.bin"]  # only where there are no safetensors: most repositories have both
 _UNWANTED = ["original/*", "onnx/*", "openvino/*", "*.msgpack", "*.h5"]

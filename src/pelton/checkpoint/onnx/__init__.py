@@ -1,0 +1,1 @@
+"""Reader of ONNX files: their weights, under the names that Hugging Face gives them."""

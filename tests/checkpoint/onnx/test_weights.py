@@ -99,7 +99,16 @@ def test_a_matrix_that_no_name_explains_is_refused(tmp_path: Path) -> None:
         read_onnx(path)
 
 
+@pytest.mark.parametrize("family", ["gemma3_text", "olmo2", None])
+def test_families_whose_weights_genai_changes_are_refused(family: str | None, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": family}))
+    path = write(tmp_path / "m.onnx", [], {"lm_head.MatMul.weight": matrix(8, 11)})
+    with pytest.raises(CheckpointError, match="changes weights of"):
+        read_onnx(path)
+
+
 def test_packed_heads_of_genai_are_taken_apart(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen2"}))
     qkv, bias = matrix(8, (4 + 2 + 2) * 6), matrix((4 + 2 + 2) * 6, seed=1)
     weights = {
         "model.layers.0.attn.qkv_proj.MatMul.weight": qkv,

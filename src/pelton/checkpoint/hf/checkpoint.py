@@ -15,10 +15,11 @@ from pelton.checkpoint.contract import Checkpoint, GenerationDefaults, Naming, T
 from pelton.checkpoint.fields import Fields
 from pelton.checkpoint.hf.generation import read_generation
 from pelton.checkpoint.hf.quantized import find_quantized, read_quantization
-from pelton.checkpoint.hf.shards import read_weights
+from pelton.checkpoint.hf.shards import find_onnx, read_weights
 from pelton.checkpoint.hf.spec import read_spec
 from pelton.checkpoint.mapped_file import MappedFile
 from pelton.checkpoint.model_spec import ModelSpec
+from pelton.checkpoint.onnx.tables import check_tables
 from pelton.checkpoint.read_tensor import make_placed_tensor, unknown_tensor
 from pelton.checkpoint.strict_json import load_object
 from pelton.checkpoint.weight import Tensor
@@ -49,6 +50,8 @@ class HfCheckpoint(Checkpoint):
         self._quantized = {} if quantization is None else find_quantized(self._placed, quantization)
         self._tensors = self._list_tensors()
         self._spec = read_spec(self._config, source=source, stored_dtype=self._get_stored_dtype())
+        if (graph := find_onnx(weights or path)) is not None:
+            check_tables(graph, self._spec)
 
     def _list_tensors(self) -> dict[str, TensorInfo]:
         """In file order, a quantized linear where the first of its tensors is."""

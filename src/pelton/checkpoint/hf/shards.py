@@ -58,8 +58,8 @@ def read_weights(path: Path) -> dict[str, PlacedTensor]:
         return _read_format(path, _SAFETENSORS)
     if _PYTORCH.is_in(path):
         return _with_shared_told(_read_format(path, _PYTORCH))
-    if (path / _ONNX_FILE).exists():
-        return read_onnx(path / _ONNX_FILE)
+    if (graph := find_onnx(path)) is not None:
+        return read_onnx(graph)
     others = sorted(entry.name for entry in path.glob(f"*{_SAFETENSORS.suffix}"))
     if len(others) == 1:
         return read_safetensors(path / others[0])
@@ -74,6 +74,14 @@ def read_weights(path: Path) -> dict[str, PlacedTensor]:
         f"{path}: has no weights: {_SAFETENSORS.single}, {_PYTORCH.single}, their indices and {_ONNX_FILE} are "
         f"missing.{hint}"
     )
+
+
+def find_onnx(path: Path) -> Path | None:
+    """The graph that `read_weights` takes the weights from, if it takes them from one."""
+    if not path.is_dir():
+        return path if path.suffix in ONNX_SUFFIXES else None
+    has_others = _SAFETENSORS.is_in(path) or _PYTORCH.is_in(path)
+    return path / _ONNX_FILE if not has_others and (path / _ONNX_FILE).exists() else None
 
 
 def _read_file(path: Path) -> dict[str, PlacedTensor]:

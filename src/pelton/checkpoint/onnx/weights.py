@@ -22,7 +22,7 @@ from pelton.checkpoint.onnx.model_file import ModelFile, read_model_file
 from pelton.checkpoint.onnx.place import Places
 from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.scheme import SCHEMES
-from pelton.checkpoint.strict_json import parse_object
+from pelton.checkpoint.strict_json import load_object, parse_object
 from pelton.errors import CheckpointError
 
 SUFFIXES: Final = (".onnx",)
@@ -37,7 +37,13 @@ _GENAI: Final = (
     (re.compile(r"(model\.layers\.\d+)\.attn\.(\w+_proj)\.(?:MatMul|Add)\.(weight|bias)"), r"\1.self_attn.\2.\3"),
     (re.compile(r"(model\.layers\.\d+\.mlp\.\w+_proj|lm_head)\.(?:MatMul|Add)\.(weight|bias)"), r"\1.\2"),
 )
-TABLE = re.compile(r"(.*[./_])?(cos|sin)_cache(_\w+)?")
+_PLAIN_FAMILIES: Final = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "smollm3",
+)  # with norms that are stored as they multiply
 
 
 def read_onnx(path: Path) -> dict[str, PlacedTensor]:
@@ -148,13 +154,19 @@ def _read_optimum(path: Path, model: ModelFile, places: Places) -> Iterator[tupl
 
 
 def _read_genai(path: Path, model: ModelFile, places: Places) -> Iterator[tuple[str, PlacedTensor]]:
+    family = load_object(path.parent / "config.json").get("model_type")
+    if family not in _PLAIN_FAMILIES:
+        raise CheckpointError(
+            f"{path}: onnxruntime-genai changes weights of {short(family)} when it exports; known without changes: "
+            f"{', '.join(_PLAIN_FAMILIES)}. Use the model that it was made from."
+        )
     heads = {
         (node.integers.get("num_heads", 0), node.integers.get("kv_num_heads", 0))
         for node in model.nodes
         if node.op in ("GroupQueryAttention", "MultiHeadAttention")
     }
     for initializer in model.initializers.values():
-        if not _PARAMETER.fullmatch(initializer.name) or TABLE.fullmatch(initializer.name):
+        if not _PARAMETER.fullmatch(initializer.name):
             continue
         name = _rename(initializer.name)
         placed = places.place(initializer)

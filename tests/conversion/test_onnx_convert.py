@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 import pytest
 from tests.verification.small_model import make_small
@@ -13,6 +14,7 @@ from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.conversion.convert import Options, Progress
 from pelton.conversion.onnx_convert import convert_to_onnx
 from pelton.conversion.onnx_export import DATA, check_weights
+from pelton.conversion.to_hf import make_hf
 from pelton.errors import CheckpointError
 
 pytestmark = pytest.mark.cpu
@@ -27,6 +29,19 @@ def test_the_directory_has_what_it_needs(tmp_path: Path) -> None:
     weights = {record["target"]: record["sources"] for record in ledger["tensors"]}
     assert weights["layers.0.qkv"] == tuple(f"model.layers.0.self_attn.{part}_proj.weight" for part in "qkv")
     onnxruntime.InferenceSession(tmp_path / "onnx" / "model.onnx", providers=["CPUExecutionProvider"])
+
+
+def test_it_is_a_source_too(tmp_path: Path) -> None:
+    make_small("dense", tmp_path / "hf")
+    convert_to_onnx(tmp_path / "hf", tmp_path / "onnx", Options(), Progress())
+    with open_checkpoint(tmp_path / "hf") as source, open_checkpoint(tmp_path / "onnx") as back:
+        assert {file.path.name for file in back.files} == {"model.onnx", "model.onnx_data"}
+        assert back.spec == source.spec
+        assert back.generation == source.generation
+        assert make_hf(back).losses == []
+        for name, info in source.tensors.items():
+            assert back.tensors[name] == info
+            assert np.array_equal(back.read(name).payload, source.read(name).payload)
 
 
 def test_a_damaged_weight_is_noticed(tmp_path: Path) -> None:

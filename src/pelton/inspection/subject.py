@@ -20,6 +20,7 @@ from pelton.checkpoint.gguf.parts import read_model
 from pelton.checkpoint.hf.checkpoint import HfCheckpoint
 from pelton.checkpoint.hf.safetensors import read_safetensors
 from pelton.checkpoint.hf.shards import WEIGHT_SUFFIXES, read_weights
+from pelton.checkpoint.onnx.weights import SUFFIXES as ONNX_SUFFIXES
 from pelton.checkpoint.placed_tensor import PlacedTensor
 from pelton.checkpoint.pytorch.weights import SUFFIXES as PYTORCH_SUFFIXES
 from pelton.checkpoint.pytorch.weights import read_pytorch
@@ -123,8 +124,10 @@ def open_subject(path: Path) -> Subject:
     if isinstance(subject.checkpoint, GgufCheckpoint):
         subject.metadata = subject.checkpoint.metadata
     elif isinstance(subject.checkpoint, HfCheckpoint):
-        files = subject.checkpoint.files
-        subject.format = "pytorch" if files and files[0].path.suffix in PYTORCH_SUFFIXES else "safetensors"
+        suffixes = {file.path.suffix for file in subject.checkpoint.files}
+        subject.format = "pytorch" if suffixes & set(PYTORCH_SUFFIXES) else "safetensors"
+        if suffixes & set(ONNX_SUFFIXES):
+            subject.format = "onnx"
     return subject
 
 

@@ -50,7 +50,9 @@ class HfCheckpoint(Checkpoint):
         self._quantized = {} if quantization is None else find_quantized(self._placed, quantization)
         self._tensors = self._list_tensors()
         self._spec = read_spec(self._config, source=source, stored_dtype=self._get_stored_dtype())
-        if (graph := find_onnx(weights or path)) is not None:
+        graph = find_onnx(weights or path)
+        self._graph = () if graph is None else (MappedFile(graph),)
+        if graph is not None:
             check_tables(graph, self._spec)
 
     def _list_tensors(self) -> dict[str, TensorInfo]:
@@ -70,7 +72,8 @@ class HfCheckpoint(Checkpoint):
 
     @property
     def files(self) -> tuple[MappedFile, ...]:
-        return tuple({placed.file.path: placed.file for placed in self._placed.values()}.values())
+        files = (*(placed.file for placed in self._placed.values()), *self._graph)
+        return tuple({file.path: file for file in files}.values())
 
     @property
     def naming(self) -> Naming:
@@ -144,6 +147,8 @@ class HfCheckpoint(Checkpoint):
     def close(self) -> None:
         for placed in self._placed.values():
             placed.file.close()
+        for file in self._graph:
+            file.close()
 
 
 def _named_templates(value: Any, where: Path) -> dict[str, str]:

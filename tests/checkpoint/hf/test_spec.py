@@ -348,7 +348,7 @@ def test_max_position_includes_the_scaling(scaling: Config, length: int) -> None
     [
         ({"architectures": ["LlamaForCausalLN"]}, "Did you mean 'LlamaForCausalLM'"),
         ({"architectures": None}, "architectures does not name a model class"),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quantized with 'bitsandbytes'"),
+        ({"quantization_config": {"quant_method": "torchao"}}, "quantized with 'torchao'"),
         ({"hidden_act": "xielu"}, "hidden_act 'xielu' is not supported"),
         ({"num_attention_heads": 0}, "num_attention_heads is 0"),
         ({"num_key_value_heads": 5}, "6 attention heads cannot share 5"),

@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 
 from pelton.checkpoint.contract import TensorInfo
-from pelton.checkpoint.hf.quantized import awq, compressed, fp8, gptq, mxfp4
-from pelton.checkpoint.hf.quantized.arrays import bytes_of
+from pelton.checkpoint.hf.quantized import awq, bitsandbytes, compressed, fp8, gptq, mxfp4
+from pelton.checkpoint.hf.quantized.arrays import Bytes, bytes_of
 from pelton.checkpoint.hf.quantized.group_rows import Groups, group_scheme, make_rows
 from pelton.checkpoint.hf.quantized.settings import Quantization
 from pelton.checkpoint.placed_tensor import PlacedTensor
@@ -78,6 +78,18 @@ _FORMS = {
         find_shape=mxfp4.find_shape,
         expected_shapes=lambda shape, _, __: {"weight_scale": (shape[0], shape[1] // 32)},
     ),
+    "bnb4": _Form(
+        mark=bitsandbytes.MARK,
+        required=bitsandbytes.REQUIRED_4,
+        optional=bitsandbytes.OPTIONAL_4,
+        find_shape=bitsandbytes.find_shape_4,
+    ),
+    "bnb8": _Form(
+        mark=bitsandbytes.MARK,
+        required=bitsandbytes.REQUIRED_8,
+        optional=bitsandbytes.OPTIONAL_8,
+        find_shape=bitsandbytes.find_shape_8,
+    ),
     "fp8": _Form(mark=fp8.MARK, required=fp8.REQUIRED, optional=fp8.OPTIONAL, find_shape=fp8.find_shape),
 }
 
@@ -100,11 +112,8 @@ class QuantizedLinear:
         sources = tuple(bytes_of(part) for part in self.parts.values())
         recipe = repr(replace(self.quantization, source=""))
         make_groups = _FORMS[self.quantization.form].make_groups
-        if self.quantization.form == "fp8":
-            matrix = self.info.shape[0], self.info.shape[1]
-            scales = fp8.read_scales(self.parts, self.quantization, matrix)
-            stored, block = fp8.read_bytes(self.parts, matrix), self.quantization.block
-            return self._tensor(Conversion(sources, recipe, partial(fp8.make_rows, stored, scales, block)))
+        if self.info.scheme == "F32":
+            return self._tensor(Conversion(sources, recipe, self._find_floats()))
         if make_groups is None:
             codes, exponents = mxfp4.read_codes_and_exponents(self.parts)
             return self._tensor(Conversion(sources, recipe, partial(mxfp4.make_rows, codes, exponents)))
@@ -113,6 +122,16 @@ class QuantizedLinear:
         if not np.isfinite(groups.scales_NG).all():
             raise CheckpointError(f"{self.info.name}: has a scale that is not finite. It is damaged; fetch it again.")
         return self._tensor(Conversion(sources, recipe, partial(make_rows, groups, self.info.scheme)))
+
+    def _find_floats(self) -> Callable[[], Bytes]:
+        """What makes the rows of forms that no scheme with kernels holds."""
+        shape = self.info.shape[0], self.info.shape[1]
+        if self.quantization.form == "bnb4":
+            return partial(bitsandbytes.make_rows_4, bitsandbytes.read_codes(self.parts, shape))
+        if self.quantization.form == "bnb8":
+            return partial(bitsandbytes.make_rows_8, *bitsandbytes.read_integers(self.parts, shape))
+        scales = fp8.read_scales(self.parts, self.quantization, shape)
+        return partial(fp8.make_rows, fp8.read_bytes(self.parts, shape), scales, self.quantization.block)
 
     def _tensor(self, rows: Conversion) -> Tensor:
         return Tensor(self.info.name, self.info.shape, self.info.scheme, rows)
@@ -165,7 +184,7 @@ def _make_linear(
         _check_shapes(prefix, parts, expected, quantization)
     bits = 8 if quantization.form == "integers" else quantization.bits
     scheme = "MXFP4" if form.make_groups is None else group_scheme(bits, shape[1], group_size)
-    if quantization.form == "fp8":
+    if quantization.form in ("fp8", "bnb4", "bnb8"):
         scheme = "F32"
     elif scheme is None or shape[1] % 32:
         raise CheckpointError(

@@ -1,6 +1,6 @@
 """`quantization_config` of a config.json -> Quantization, or a refusal that names what is not supported.
 
-Four methods are read: gptq, awq, fp8, compressed-tensors. As everywhere in config.json, a field is consumed, inert or
+Read are gptq, awq, fp8, bitsandbytes, compressed-tensors. As everywhere in config.json, a field is consumed, inert or
 refused; what the tensors say is compared with it when they are found. How activations are to be quantized is not
 followed: weights are exact, and activations are what this program's kernels take (docs/reference/weight-formats.md).
 Source: GPTQModel, AutoAWQ and compressed-tensors, which write these fields.
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from pelton.checkpoint.fields import Fields
 from pelton.errors import nearest
 
-Form = Literal["gptq", "awq", "packed", "integers", "mxfp4", "fp8"]
+Form = Literal["gptq", "awq", "packed", "integers", "mxfp4", "fp8", "bnb4", "bnb8"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +93,20 @@ _COMPRESSED_INERT = frozenset(
         "compression_config",
     ]
 )
+# How the library computes with them, and which modules it left alone.
+_BITSANDBYTES_INERT = frozenset(
+    [
+        "_load_in_4bit",
+        "_load_in_8bit",
+        "bnb_4bit_compute_dtype",
+        "bnb_4bit_quant_storage",
+        "bnb_4bit_use_double_quant",
+        "llm_int8_enable_fp32_cpu_offload",
+        "llm_int8_has_fp16_weight",
+        "llm_int8_skip_modules",
+        "llm_int8_threshold",
+    ]
+)
 _FP8_INERT = frozenset(["modules_to_not_convert", "ignored_layers", "kv_cache_scheme", "scale_fmt"])
 _WEIGHTS_INERT = frozenset(
     ["observer", "observer_kwargs", "actorder", "strategy", "block_structure", "scale_dtype", "zp_dtype"]
@@ -116,7 +130,7 @@ def _read(fields: Fields) -> Quantization:
     if reader is None:
         raise fields.error(
             f"the weights are quantized with {method!r}, which cannot be read. Use a checkpoint quantized with gptq, "
-            "awq, fp8 or compressed-tensors, the original weights, or a GGUF file."
+            "awq, fp8, bitsandbytes or compressed-tensors, the original weights, or a GGUF file."
         )
     return reader(fields)
 
@@ -247,7 +261,23 @@ def _read_block(fields: Fields, name: str) -> tuple[int, int] | None:
     return int(sizes[0]), int(sizes[1])
 
 
-_READERS = {"gptq": _read_gptq, "awq": _read_awq, "fp8": _read_fp8, "compressed-tensors": _read_compressed}
+def _read_bitsandbytes(fields: Fields) -> Quantization:
+    """4 or 8 bits; what the tensors say of themselves decides the rest."""
+    four, eight = fields.flag("load_in_4bit", False), fields.flag("load_in_8bit", False)
+    if four == eight:
+        raise fields.error("load_in_4bit and load_in_8bit: one of them must be true.")
+    fields.require("bnb_4bit_quant_type", "nf4", "fp4")
+    fields.check_all_read(_BITSANDBYTES_INERT)
+    return Quantization(source=fields.source, form="bnb4" if four else "bnb8", bits=4 if four else 8, group_size=None)
+
+
+_READERS = {
+    "gptq": _read_gptq,
+    "awq": _read_awq,
+    "fp8": _read_fp8,
+    "bitsandbytes": _read_bitsandbytes,
+    "compressed-tensors": _read_compressed,
+}
 _FLOAT_FORMATS = ("float-quantized", "naive-quantized")
 _COMPRESSED_FORMS: dict[str, tuple[Form, tuple[int, ...]]] = {
     "pack-quantized": ("packed", (4, 8)),

@@ -78,7 +78,10 @@ def test_compressed_tensors() -> None:
     ("config", "message"),
     [
         ({"quant_method": "torchao", "load_in_4bit": True}, "quantized with 'torchao', which cannot be read"),
-        ({"quant_method": "quark", "weight_block_size": [128, 128]}, "quantized with 'quark'.* gptq, awq, fp8, bitsandb"),
+        (
+            {"quant_method": "quark", "weight_block_size": [128, 128]},
+            "quantized with 'quark'.* gptq, awq, fp8, bitsandb",
+        ),
         ({"quant_method": "mxfp4"}, "quantized with 'mxfp4'"),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4"}, "quantized with 'modelopt'"),
         ({"quant_method": "quark"}, "quantized with 'quark'"),

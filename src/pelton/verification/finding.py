@@ -10,14 +10,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Level = Literal["L0", "L1", "L2", "L3", "L4"]
-LEVELS: Final[tuple[Level, ...]] = ("L0", "L1", "L2", "L3", "L4")
+Level = Literal["L0", "L1", "L2", "L3", "L4", "L5"]
+LEVELS: Final[tuple[Level, ...]] = ("L0", "L1", "L2", "L3", "L4", "L5")
 TITLES: Final[dict[str, str]] = {
     "L0": "files",
     "L1": "the model's numbers",
     "L2": "tensors",
     "L3": "texts: tokenizer, templates, ends, defaults",
     "L4": "logits",
+    "L5": "a second reader",
 }
 Weight = Literal["fails", "declared", "note"]
 Verdict = Literal["LOSSLESS", "EQUIVALENT", "LOSSY-DECLARED", "FAILED", "UNVERIFIED"]

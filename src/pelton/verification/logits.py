@@ -7,20 +7,23 @@ to name the first layer that does. For a mixture, the experts that were chosen a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pelton.backends.executable import Limits
 from pelton.backends.reference import ReferenceBackend
+from pelton.backends.reference.backend import Observer, ignore_node
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.model_spec import ModelSpec
 from pelton.loading.weights import load_weights
 from pelton.models import find_model
-from pelton.plan import Recorder, Weights
+from pelton.plan import Node, Recorder, Weights
 from pelton.runner.direct_step import logits_of
 from pelton.runner.kv_pool import KvPool
 from pelton.verification.finding import Finding
@@ -31,6 +34,7 @@ BLOCK = 16
 SHORT = 24
 MOST = 160  # positions of a prompt in `quick`; a full run goes as far as the model's own lengths ask
 FULL_MOST = 1200
+MANY = 128  # positions that are read where there are experts to be chosen
 EXACT_KL = 1e-8
 CHUNK = 64
 
@@ -43,11 +47,35 @@ class LogitsRecord:
     same_token: float = 1.0
     decode_kl: float = 0.0
     layers: list[float] = field(default_factory=list)
+    num_experts: int = 0  # of all layers together
+    num_experts_chosen: int = 0  # by at least one token
 
     @property
     def worst(self) -> float:
         """The largest KL of all."""
         return max((max(kls, default=0.0) for kls in self.prompts.values()), default=0.0)
+
+
+class ChosenExperts:
+    """Which experts at least one token was given to, by the node that chose."""
+
+    def __init__(self) -> None:
+        self._seen: dict[int, npt.NDArray[np.bool_]] = {}
+
+    def add(self, node: Node, outputs: tuple[npt.NDArray[Any], ...]) -> None:
+        """Take note of what a node of the plan gave, if it chooses experts."""
+        if node.op == "route":
+            chosen = (outputs[0] != 0).any(axis=0)
+            self._seen[node.outputs[0].id] = self._seen.get(node.outputs[0].id, False) | chosen
+
+    def count(self) -> tuple[int, int]:
+        """All experts, and those that were chosen."""
+        return sum(seen.size for seen in self._seen.values()), sum(int(seen.sum()) for seen in self._seen.values())
+
+
+def estimate_bytes(*checkpoints: Checkpoint) -> int:
+    """What the weights of all take as float32."""
+    return sum(4 * math.prod(info.shape) for each in checkpoints for info in each.tensors.values())
 
 
 def list_prompts(spec: ModelSpec, most: int) -> dict[str, list[int]]:
@@ -64,6 +92,8 @@ def list_prompts(spec: ModelSpec, most: int) -> dict[str, list[int]]:
     } - {0}
     if originals:
         lengths["beyond the original context"] = min(originals) + 9
+    if any(layer.has_experts for layer in spec.layers):
+        lengths["many experts"] = MANY
     fits = {name: length for name, length in lengths.items() if length <= min(most, spec.max_position)}
     return {name: [draw.randrange(spec.vocab_size) for _ in range(length)] for name, length in fits.items()}
 
@@ -76,7 +106,8 @@ def compare_logits(
     spec = ours.spec
     prompts = list_prompts(spec, most)
     length = max(map(len, prompts.values()))
-    a, b = _load(ours, length), _load(theirs, length)
+    chosen = ChosenExperts()
+    a, b = _load(ours, length, on_node=chosen.add), _load(theirs, length)
     same = total = 0
     for name, ids in prompts.items():
         expected, actual = a(ids, CHUNK), b(ids, CHUNK)
@@ -85,6 +116,7 @@ def compare_logits(
         total += len(ids)
         on_step(1)
     record.same_token = same / total
+    record.num_experts, record.num_experts_chosen = chosen.count()
     short = prompts["short"]
     record.decode_kl = float(_kl(b(short, 1), b(short, CHUNK)).max())
     findings = list(_judge(record, budget))
@@ -115,6 +147,10 @@ def _judge(record: LogitsRecord, budget: float) -> Iterator[Finding]:
             "L4.DECODE", f"token by token the target says something else than at once: {record.decode_kl:.3g} nats"
         )
 
+    if record.num_experts_chosen < record.num_experts:
+        told = f"{record.num_experts_chosen} of {record.num_experts} experts computed something for the prompts"
+        yield Finding("L4.EXPERTS", f"{told}; the tensors of the others were compared at L2 alone", "note")
+
 
 def _name_layer(record: LogitsRecord) -> Iterator[Finding]:
     """The first layer at which the difference jumps."""
@@ -141,7 +177,9 @@ def _log_softmax(logits: Floats) -> Floats:
     return shifted
 
 
-def _load(checkpoint: Checkpoint, length: int, num_layers: int | None = None) -> Callable[[list[int], int], Floats]:
+def _load(
+    checkpoint: Checkpoint, length: int, num_layers: int | None = None, *, on_node: Observer = ignore_node
+) -> Callable[[list[int], int], Floats]:
     """Logits of ids, so many at a time, of the model or of its first layers."""
     spec = checkpoint.spec
     loaded = load_weights(checkpoint, find_model(spec.architecture).WEIGHTS, spec).weights
@@ -160,7 +198,7 @@ def _load(checkpoint: Checkpoint, length: int, num_layers: int | None = None) ->
         max_blocks_per_request=blocks,
         num_threads=2,
     )
-    executable = ReferenceBackend("float32").compile(plan, loaded, limits)
+    executable = ReferenceBackend("float32", on_node=on_node).compile(plan, loaded, limits)
     pool = KvPool(blocks, executable.kv_bytes_per_block)
     executable.bind_kv(pool.memory, blocks)
 

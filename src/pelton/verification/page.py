@@ -54,7 +54,14 @@ def make_page(report: Report) -> str:
     ]
     if missing:
         parts.append(f"<p class=mid>Not compared: {', '.join(TITLES[level] for level in missing)}.</p>")
-    parts += [_findings(report.findings), _numbers(report), _tensors(report.tensors), _texts(report), _logits(report)]
+    parts += [
+        _findings(report.findings),
+        _numbers(report),
+        _tensors(report.tensors),
+        _texts(report),
+        _logits(report),
+        _readings(report),
+    ]
     parts += [_files(report), f"<p class=soft>Made by pelton {__version__}.</p>"]
     body = "\n".join(part for part in parts if part)
     head = f"<!doctype html><html lang=en><meta charset=utf-8><title>{report.verdict}</title><style>{_STYLE}</style>"
@@ -131,11 +138,26 @@ def _logits(report: Report) -> str:
         return ""
     same = 100 * report.logits.same_token
     parts = [f"<h2>Logits</h2><p>The same first choice at {same:.2f} % of the positions.</p>"]
+    if report.logits.num_experts:
+        told = f"{report.logits.num_experts_chosen} of {report.logits.num_experts}"
+        parts.append(f"<p>{told} experts, of all layers together, were given a token.</p>")
     for name, kls in report.logits.prompts.items():
         parts.append(f"<p>{escape(name)}, {len(kls)} positions: nats apart</p>{_plot(kls)}")
     if report.logits.layers:
         parts.append(f"<p>cut off behind each layer: nats apart</p>{_plot(report.logits.layers)}")
     return "".join(parts)
+
+
+def _readings(report: Report) -> str:
+    if not report.readings:
+        return ""
+    rows = [
+        f"<tr><td>{each.side}<td>{escape(each.library)}<td class=n>{each.num_tensors}<td class=n>"
+        f"{each.num_bytes_compared}<td class=n>{each.num_numbers_compared}"
+        for each in report.readings
+    ]
+    heads = ("", "package", "tensors", "of which bytes were compared", "of which numbers were")
+    return f"<h2>A second reader</h2>{_table(heads, rows)}"
 
 
 def _plot(values: Sequence[float]) -> str:

@@ -7,6 +7,7 @@ target's own ledger declares as lost weighs less than what nobody says.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,12 +18,15 @@ from pelton.checkpoint.checkpoint import open_checkpoint
 from pelton.checkpoint.contract import Checkpoint
 from pelton.checkpoint.gguf.checkpoint import GgufCheckpoint
 from pelton.checkpoint.strict_json import parse_object
+from pelton.config.hardware import probe_hardware
 from pelton.conversion.copy_container import is_copied
 from pelton.errors import CheckpointError
 from pelton.verification.files import FileRecord, compare_files, list_files, record_files
 from pelton.verification.finding import LEVELS, Finding, Verdict, declare, judge
-from pelton.verification.logits import FULL_MOST, MOST, LogitsRecord, compare_logits
+from pelton.verification.logits import FULL_MOST, MOST, LogitsRecord, compare_logits, estimate_bytes
 from pelton.verification.numbers import compare_numbers, list_numbers
+from pelton.verification.seal import check_seal
+from pelton.verification.second_reader import SecondReading, read_again
 from pelton.verification.stored import compare_stored, compare_texts_stored, record_stored
 from pelton.verification.tensors import TensorRecord, compare_tensors
 from pelton.verification.texts import TextRecord, compare_texts
@@ -54,6 +58,7 @@ class Report:
     tensors: list[TensorRecord] = field(default_factory=list)
     texts: TextRecord | None = None
     logits: LogitsRecord | None = None
+    readings: list[SecondReading] = field(default_factory=list)
     verdict: Verdict = "UNVERIFIED"
 
     def as_json(self) -> dict[str, Any]:
@@ -103,6 +108,8 @@ def verify(source: Path, target: Path, options: Options, progress: Progress) -> 
             _add(report, "L3", found)
         if "L4" in options.levels:
             _compare_logits(report, ours, theirs, options, progress)
+        if "L5" in options.levels:
+            _read_again(report, ours, theirs, progress)
     report.findings = declare(report.findings, lost)
     bitwise = bool(report.tensors) and all(record.sameness == "bytes" for record in report.tensors)
     report.verdict = judge(report.findings, report.levels, is_bitwise=bitwise)
@@ -151,7 +158,16 @@ def _compare_files(
     progress.on_stage("hashing files", sizes)
     report.files = {"source": record_files(ours, progress.on_step), "target": record_files(theirs, progress.on_step)}
     told = {name: each["sha256"] for name, each in ledger.get("source", {}).get("files", {}).items()}
-    _add(report, "L0", compare_files(report.files["source"], told))
+    found = compare_files(report.files["source"], told)
+    _add(report, "L0", [*found, *check_seal(theirs.path, report.files["target"])])
+
+
+def _read_again(report: Report, ours: Checkpoint, theirs: Checkpoint, progress: Progress) -> None:
+    progress.on_stage("reading again with other libraries", 0)
+    report.readings, found = read_again(ours, theirs)
+    report.findings += found
+    if len(report.readings) == 2:
+        report.levels.append("L5")
 
 
 def _compare_logits(report: Report, ours: Checkpoint, theirs: Checkpoint, options: Options, progress: Progress) -> None:
@@ -160,6 +176,11 @@ def _compare_logits(report: Report, ours: Checkpoint, theirs: Checkpoint, option
         return
     if ours.spec.vocab_size != theirs.spec.vocab_size:
         report.findings.append(Finding("L4.SKIPPED", "the two have different vocabularies", "note"))
+        return
+    needed, free = estimate_bytes(ours, theirs), probe_hardware().available_memory_bytes
+    if 0 < free < needed:
+        told = f"both sides in float32 need {needed / 1e9:.1f} GB of memory and {free / 1e9:.1f} GB are free"
+        report.findings.append(Finding("L4.MEMORY", told, "note"))
         return
     progress.on_stage("comparing logits", 0)
     same = bool(report.tensors) and all(record.sameness != "different" for record in report.tensors)
@@ -184,4 +205,13 @@ def read_ledger(checkpoint: Checkpoint) -> dict[str, Any]:
 
 def dump(report: Report) -> str:
     """The report as JSON text."""
-    return json.dumps(report.as_json(), indent=2, ensure_ascii=False, default=str) + "\n"
+    return json.dumps(_finite(report.as_json()), indent=2, ensure_ascii=False, default=str, allow_nan=False) + "\n"
+
+
+def _finite(value: Any) -> Any:
+    """The same value with text for the numbers that JSON has not."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {name: _finite(each) for name, each in value.items()}
+    return [_finite(each) for each in value] if isinstance(value, list | tuple) else value

@@ -52,14 +52,22 @@ DEFINITIONS: Mapping[str, Definition] = MappingProxyType(
 STEP_DEFINITIONS: Mapping[str, Definition] = MappingProxyType({"attention": attention, "select_rows": select_rows})
 
 
+Observer = Callable[[Node, tuple[Array, ...]], None]
+
+
+def ignore_node(node: Node, outputs: tuple[Array, ...]) -> None:
+    """The observer who looks at nothing."""
+
+
 @final
 class ReferenceBackend(Backend):
-    """numpy, in float32 or float64."""
+    """numpy, in float32 or float64. `on_node` is shown what each node of a step gives."""
 
     name = "reference"
 
-    def __init__(self, dtype: Literal["float32", "float64"] = "float32") -> None:
+    def __init__(self, dtype: Literal["float32", "float64"] = "float32", *, on_node: Observer = ignore_node) -> None:
         self.dtype: np.dtype[np.floating[Any]] = np.dtype(dtype)
+        self._on_node = on_node
 
     def compile(self, plan: Plan, weights: Mapping[str, Weight], limits: Limits) -> ReferenceExecutable:
         """Check that every op is defined and every weight is there."""
@@ -77,7 +85,7 @@ class ReferenceBackend(Backend):
                 f"reference: keys and values cannot be stored as {limits.kv_dtype!r}. "
                 f"{nearest(limits.kv_dtype, ROUNDING)}"
             )
-        return ReferenceExecutable(plan, DenseWeights(weights, self.dtype), limits)
+        return ReferenceExecutable(plan, DenseWeights(weights, self.dtype), limits, on_node=self._on_node)
 
 
 def find_key_balances(plan: Plan, weights: Mapping[str, Weight]) -> dict[int, Array]:
@@ -95,7 +103,8 @@ def find_key_balances(plan: Plan, weights: Mapping[str, Weight]) -> dict[int, Ar
 class ReferenceExecutable(Executable):
     """A plan that numpy runs."""
 
-    def __init__(self, plan: Plan, weights: DenseWeights, limits: Limits) -> None:
+    def __init__(self, plan: Plan, weights: DenseWeights, limits: Limits, *, on_node: Observer = ignore_node) -> None:
+        self._on_node = on_node
         self._plan = plan
         self._weights = weights
         self._limits = limits
@@ -130,6 +139,7 @@ class ReferenceExecutable(Executable):
         values: dict[int, Any] = {token_ids.id: inputs.token_ids_T, positions.id: inputs.positions_T}
         for i, node in enumerate(self._plan.nodes):
             outputs = self._apply(node, values, context)
+            self._on_node(node, outputs)
             values.update((value.id, array) for value, array in zip(node.outputs, outputs, strict=True))
             for value in node.inputs:
                 if self._last_use[value.id] == i and value != self._plan.output:
